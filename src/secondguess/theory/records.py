@@ -1,0 +1,235 @@
+"""The small frozen records that carry numbers from one layer to the next.
+
+`SelfCheatScores` is what every pair model produces for a response; `Prediction` is what every
+method, ours or a baseline, hands to metrics and figures; `Interval` and `Decision` are what users
+get. They hold float64 arrays with one entry a response (the axes are stated in each record) and
+know nothing about the model that made the numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, Literal, TypeVar, get_args
+
+import numpy as np
+
+from secondguess.theory.checks import FloatArray, as_floats, as_probs, fail_at, same_shape
+
+ResponseT = TypeVar("ResponseT")
+
+GapKind = Literal["absolute", "one_minus", "clipped", "reciprocal"]
+
+# Sums of float32 token log-probabilities can end slightly above zero; more is a caller's mistake.
+_LOG_PROB_SLACK = 1e-4
+
+
+class RestsOn(StrEnum):
+    """What a bound rests on. The two are never blurred: only the second is free of assumptions."""
+
+    CALIBRATED_PAIRS = "if calibrated on pairs"
+    CALIBRATION_SET = "guaranteed by a calibration set"
+
+
+@dataclass(frozen=True, slots=True)
+class SelfCheatScores:
+    """How likely a response is at first sight, and after peeking at itself.
+
+    >>> scores = SelfCheatScores(np.log([0.5, 0.5]), np.log([0.5, 0.625]))
+    >>> scores.epistemic_variance.round(6)
+    array([0.    , 0.0625])
+    >>> scores.epistemic_confidence.round(6)
+    array([1. , 0.8])
+
+    Attributes:
+        log_marginal: log p(y|x), any shape, one entry a response; `-inf` is allowed.
+        log_self_conditional: log p(y|y,x), the probability of the same response a second time, of
+            the same shape.
+    """
+
+    log_marginal: FloatArray
+    log_self_conditional: FloatArray
+
+    def __post_init__(self) -> None:
+        for name in ("log_marginal", "log_self_conditional"):
+            array = as_floats(name, getattr(self, name), allow_infinite=True)
+            fail_at(name, array > _LOG_PROB_SLACK, array, "a log-probability, 0 or less")
+            object.__setattr__(self, name, array)
+        same_shape(log_marginal=self.log_marginal, log_self_conditional=self.log_self_conditional)
+
+    def __len__(self) -> int:
+        return len(self.log_marginal)
+
+    def __getitem__(self, index: object) -> SelfCheatScores:
+        """The scores of some of the responses, by any NumPy index."""
+        return SelfCheatScores(
+            self.log_marginal[index],  # pyright: ignore[reportArgumentType, reportCallIssue]
+            self.log_self_conditional[index],  # pyright: ignore[reportArgumentType, reportCallIssue]
+        )
+
+    @property
+    def log_ratio(self) -> FloatArray:
+        """Log p(y|x) - log p(y|y,x), the logarithm of the epistemic confidence.
+
+        `-inf` wherever the marginal is zero, whatever the conditional: Definition 4.3 sets the
+        confidence to 0 there.
+        """
+        ratio = np.full(self.log_marginal.shape, -np.inf)
+        np.subtract(
+            self.log_marginal,
+            self.log_self_conditional,
+            out=ratio,
+            where=np.isfinite(self.log_marginal),
+        )
+        return ratio
+
+    @property
+    def epistemic_variance(self) -> FloatArray:
+        """V = p(y|x) (p(y|y,x) - p(y|x)), Definition 4.1: the variance of the true p(y|x).
+
+        It is negative where peeking made the response less likely, which a calibrated model never
+        shows; such values are data about the model and pass through.
+        """
+        # m (c - m) = m max(m, c) (1 - exp(-|log c - log m|)) sign(log c - log m): no cancellation
+        # when the two are close, no overflow when they are far apart.
+        ratio = -self.log_ratio
+        larger = np.maximum(self.log_marginal, self.log_self_conditional)
+        scale = np.exp(self.log_marginal + larger)
+        return np.where(scale > 0, np.sign(ratio) * scale * -np.expm1(-np.abs(ratio)), 0.0)
+
+    @property
+    def epistemic_confidence(self) -> FloatArray:
+        """C = p(y|x) / p(y|y,x), Definition 4.3; 0 where p(y|x) is 0.
+
+        A calibrated model has C in [0, 1] (Proposition 4.4). Values above 1 are reported as they
+        are, up to `inf` where p(y|y,x) is zero or the ratio leaves the range of float64.
+        """
+        with np.errstate(over="ignore"):
+            return np.exp(self.log_ratio)
+
+    def confidence_gap(self, kind: GapKind = "absolute") -> FloatArray:
+        """How far the confidence C is from 1, by one of four rules that agree when C <= 1.
+
+        >>> scores = SelfCheatScores(np.log([0.4, 0.5]), np.log([0.5, 0.4]))  # C = 0.8 and 1.25
+        >>> for kind in ("absolute", "one_minus", "clipped", "reciprocal"):
+        ...     print(f"{kind:10}", scores.confidence_gap(kind).round(6))
+        absolute   [0.2  0.25]
+        one_minus  [ 0.2  -0.25]
+        clipped    [0.2 0. ]
+        reciprocal [0.2 0.2]
+
+        Args:
+            kind: `absolute` |1 - C|, which the paper recommends; `one_minus` 1 - C, the bound of
+                Theorem 4.5 itself; `clipped` 1 - min(1, C); `reciprocal` 1 - min(C, 1/C).
+        """
+        # 1 - C = -expm1(log C), exact when C is close to 1.
+        with np.errstate(over="ignore"):
+            one_minus = -np.expm1(self.log_ratio)
+        match kind:
+            case "absolute":
+                return np.abs(one_minus)
+            case "one_minus":
+                return one_minus
+            case "clipped":
+                return np.maximum(one_minus, 0.0)
+            case "reciprocal":
+                return -np.expm1(-np.abs(self.log_ratio))
+        raise ValueError(f"kind is {kind!r}; expected one of {', '.join(get_args(GapKind))}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a method says about p(y|x): a probability, and how far off it thinks it is.
+
+    >>> Prediction(probs=[[0.5, 0.5]], variance=[[0.1, 0.1]]).num_classes
+    2
+
+    Attributes:
+        probs: `(n, num_classes)` with rows summing to one, or `(n,)`: the probability of one event,
+            counted once.
+        variance: the epistemic variance of each probability, of the same shape; may be negative.
+    """
+
+    probs: FloatArray
+    variance: FloatArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "probs", as_probs("probs", self.probs))
+        object.__setattr__(self, "variance", as_floats("variance", self.variance))
+        same_shape(probs=self.probs, variance=self.variance)
+
+    def __len__(self) -> int:
+        return len(self.probs)
+
+    @property
+    def num_classes(self) -> int:
+        """How many events a row predicts: 1 for the form `(n,)`."""
+        return 1 if self.probs.ndim == 1 else self.probs.shape[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Closed intervals [lower, upper] for true probabilities, and what they rest on.
+
+    >>> interval = Interval(lower=[-0.1, 0.4], upper=[0.3, 0.6], rests_on=RestsOn.CALIBRATION_SET)
+    >>> interval.contains([0.2, 0.7])
+    array([ True, False])
+    >>> interval.clipped().lower
+    array([0. , 0.4])
+
+    Attributes:
+        lower: lower ends, any shape.
+        upper: upper ends, of the same shape.
+        rests_on: the assumption behind the intervals.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    rests_on: RestsOn
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            array = as_floats(name, getattr(self, name), allow_infinite=True)
+            object.__setattr__(self, name, array)
+        same_shape(lower=self.lower, upper=self.upper)
+        fail_at("lower", self.lower > self.upper, self.lower, "no more than upper")
+
+    @property
+    def width(self) -> FloatArray:
+        """Upper - lower."""
+        return self.upper - self.lower
+
+    def clipped(self) -> Interval:
+        """The same intervals cut to [0, 1], where every probability lies."""
+        return Interval(self.lower.clip(0, 1), self.upper.clip(0, 1), self.rests_on)
+
+    def contains(self, true_probs: object) -> np.ndarray:
+        """Whether each value lies in its closed interval."""
+        values = as_floats("true_probs", true_probs)  # pyright: ignore[reportArgumentType]
+        same_shape(lower=self.lower, true_probs=values)
+        return (self.lower <= values) & (values <= self.upper)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[ResponseT]):
+    """What a decoder decided for one prompt.
+
+    Attributes:
+        response: the response, or None if the decoder abstained.
+        scores: the scores of that response (shape `()`), or None if it abstained.
+        bound: the confidence gap of that response, which bounds the chance that it is a statistical
+            hallucination (Theorem 4.5); None if the decoder abstained.
+        rests_on: what the bound rests on.
+        num_candidates: how many responses were sampled for this prompt.
+    """
+
+    response: ResponseT | None
+    scores: SelfCheatScores | None
+    bound: float | None
+    rests_on: RestsOn
+    num_candidates: int
+
+    @property
+    def abstained(self) -> bool:
+        """Whether no response was given."""
+        return self.response is None
