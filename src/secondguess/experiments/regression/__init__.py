@@ -1,0 +1,1 @@
+"""One-dimensional binary regression (appendix F.1 of the paper)."""
