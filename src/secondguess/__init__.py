@@ -7,8 +7,94 @@ trains pair models of labels (torch) and `secondguess.language` pair models of s
 
 from importlib.metadata import version
 
-from secondguess.theory.records import Decision, Interval, Prediction, RestsOn, SelfCheatScores
+from secondguess.theory.bounds import (
+    cantelli_lower_bound,
+    chebyshev_interval,
+    hallucination_bound,
+)
+from secondguess.theory.cheating import (
+    JointReport,
+    binary_joint,
+    binary_moments,
+    check_joint,
+    joint_from_moments,
+    joint_marginal,
+    joint_scores,
+    pair_covariance,
+)
+from secondguess.theory.decoding import (
+    Sampler,
+    Scorer,
+    rejection_sample,
+    selective_filter,
+    top1_search,
+)
+from secondguess.theory.metrics import (
+    HallucinationCurve,
+    accuracy,
+    annotator_kl,
+    grouping_error,
+    hallucination_curve,
+    interval_coverage,
+    mean_variance,
+    squared_error_estimate,
+)
+from secondguess.theory.records import (
+    Decision,
+    GapKind,
+    Interval,
+    Prediction,
+    RestsOn,
+    SelfCheatScores,
+)
+from secondguess.theory.reliability import (
+    ReliabilityBins,
+    first_order_ece,
+    first_order_ece_standard_error,
+    reliability_bins,
+    second_order_ece,
+    second_order_ece_floor,
+    second_order_ece_standard_error,
+)
 
 __version__ = version("secondguess")
 
-__all__ = ["Decision", "Interval", "Prediction", "RestsOn", "SelfCheatScores"]
+__all__ = [
+    "Decision",
+    "GapKind",
+    "HallucinationCurve",
+    "Interval",
+    "JointReport",
+    "Prediction",
+    "ReliabilityBins",
+    "RestsOn",
+    "Sampler",
+    "Scorer",
+    "SelfCheatScores",
+    "accuracy",
+    "annotator_kl",
+    "binary_joint",
+    "binary_moments",
+    "cantelli_lower_bound",
+    "chebyshev_interval",
+    "check_joint",
+    "first_order_ece",
+    "first_order_ece_standard_error",
+    "grouping_error",
+    "hallucination_bound",
+    "hallucination_curve",
+    "interval_coverage",
+    "joint_from_moments",
+    "joint_marginal",
+    "joint_scores",
+    "mean_variance",
+    "pair_covariance",
+    "rejection_sample",
+    "reliability_bins",
+    "second_order_ece",
+    "second_order_ece_floor",
+    "second_order_ece_standard_error",
+    "selective_filter",
+    "squared_error_estimate",
+    "top1_search",
+]

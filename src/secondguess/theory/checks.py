@@ -71,14 +71,17 @@ def as_probs(name: str, values: ArrayLike) -> FloatArray:
 
 def as_counts(name: str, values: ArrayLike, *, min_annotations: int = 1) -> IntArray:
     """Annotator counts of shape `(n, num_classes)`, each row with enough annotations."""
-    array = as_floats(name, values)
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":
+        array = as_floats(name, values)
+        fail_at(name, array != np.floor(array), array, "a whole number, 0 or more")
     if array.ndim != 2 or array.size == 0:
         raise ValueError(
             f"{name} has shape {array.shape}; expected (n, num_classes): how many annotations of a "
             f"row chose each class."
         )
-    fail_at(name, (array < 0) | (array != np.floor(array)), array, "a whole number, 0 or more")
-    counts = array.astype(np.int64)
+    fail_at(name, array < 0, array, "a whole number, 0 or more")
+    counts = array.astype(np.int64, copy=False)
     totals = counts.sum(axis=1)
     if (totals < min_annotations).any():
         row = int(np.argmax(totals < min_annotations))

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from secondguess.theory.checks import FloatArray, as_floats, as_probs, fail_at, same_shape
 
@@ -60,12 +61,9 @@ class SelfCheatScores:
     def __len__(self) -> int:
         return len(self.log_marginal)
 
-    def __getitem__(self, index: object) -> SelfCheatScores:
+    def __getitem__(self, index: Any) -> SelfCheatScores:
         """The scores of some of the responses, by any NumPy index."""
-        return SelfCheatScores(
-            self.log_marginal[index],  # pyright: ignore[reportArgumentType, reportCallIssue]
-            self.log_self_conditional[index],  # pyright: ignore[reportArgumentType, reportCallIssue]
-        )
+        return SelfCheatScores(self.log_marginal[index], self.log_self_conditional[index])
 
     @property
     def log_ratio(self) -> FloatArray:
@@ -95,7 +93,8 @@ class SelfCheatScores:
         ratio = -self.log_ratio
         larger = np.maximum(self.log_marginal, self.log_self_conditional)
         scale = np.exp(self.log_marginal + larger)
-        return np.where(scale > 0, np.sign(ratio) * scale * -np.expm1(-np.abs(ratio)), 0.0)
+        size = 0.0 - np.expm1(-np.abs(ratio))
+        return np.where(scale > 0, np.sign(ratio) * scale * size, 0.0)
 
     @property
     def epistemic_confidence(self) -> FloatArray:
@@ -122,9 +121,9 @@ class SelfCheatScores:
             kind: `absolute` |1 - C|, which the paper recommends; `one_minus` 1 - C, the bound of
                 Theorem 4.5 itself; `clipped` 1 - min(1, C); `reciprocal` 1 - min(C, 1/C).
         """
-        # 1 - C = -expm1(log C), exact when C is close to 1.
+        # 1 - C = 0 - expm1(log C), exact when C is close to 1 (and never -0.0).
         with np.errstate(over="ignore"):
-            one_minus = -np.expm1(self.log_ratio)
+            one_minus = 0.0 - np.expm1(self.log_ratio)
         match kind:
             case "absolute":
                 return np.abs(one_minus)
@@ -133,7 +132,7 @@ class SelfCheatScores:
             case "clipped":
                 return np.maximum(one_minus, 0.0)
             case "reciprocal":
-                return -np.expm1(-np.abs(self.log_ratio))
+                return 0.0 - np.expm1(-np.abs(self.log_ratio))
         raise ValueError(f"kind is {kind!r}; expected one of {', '.join(get_args(GapKind))}.")
 
 
@@ -141,7 +140,7 @@ class SelfCheatScores:
 class Prediction:
     """What a method says about p(y|x): a probability, and how far off it thinks it is.
 
-    >>> Prediction(probs=[[0.5, 0.5]], variance=[[0.1, 0.1]]).num_classes
+    >>> Prediction(probs=np.array([[0.5, 0.5]]), variance=np.array([[0.1, 0.1]])).num_classes
     2
 
     Attributes:
@@ -171,7 +170,8 @@ class Prediction:
 class Interval:
     """Closed intervals [lower, upper] for true probabilities, and what they rest on.
 
-    >>> interval = Interval(lower=[-0.1, 0.4], upper=[0.3, 0.6], rests_on=RestsOn.CALIBRATION_SET)
+    >>> lower, upper = np.array([-0.1, 0.4]), np.array([0.3, 0.6])
+    >>> interval = Interval(lower, upper, rests_on=RestsOn.CALIBRATION_SET)
     >>> interval.contains([0.2, 0.7])
     array([ True, False])
     >>> interval.clipped().lower
@@ -203,9 +203,9 @@ class Interval:
         """The same intervals cut to [0, 1], where every probability lies."""
         return Interval(self.lower.clip(0, 1), self.upper.clip(0, 1), self.rests_on)
 
-    def contains(self, true_probs: object) -> np.ndarray:
+    def contains(self, true_probs: ArrayLike) -> NDArray[np.bool_]:
         """Whether each value lies in its closed interval."""
-        values = as_floats("true_probs", true_probs)  # pyright: ignore[reportArgumentType]
+        values = as_floats("true_probs", true_probs)
         same_shape(lower=self.lower, true_probs=values)
         return (self.lower <= values) & (values <= self.upper)
 
