@@ -1,0 +1,1 @@
+"""Pairs of sequences on any Hugging Face causal language model."""

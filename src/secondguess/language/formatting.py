@@ -1,0 +1,364 @@
+"""A prompt and two responses as one sequence of tokens: prompt, y1, y2.
+
+Training on pairs is only this change of the data format. The second response starts at the same
+position whatever the length of the first (appendix E found that this matters), in one of two
+layouts:
+
+- `positions` (default): no token is added. `position_ids` jump instead: y1's end token sits on the
+  last of the `response_length` positions that belong to y1, and y2 starts right behind it.
+- `padded`: as in the paper, y1 is filled with end tokens up to `response_length`.
+
+Only response tokens and the end of each response are scored. Nothing here runs a model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import get_worker_info
+from transformers import PreTrainedTokenizerBase
+
+from secondguess.theory.checks import check_at_least
+
+Layout = Literal["positions", "padded"]
+PaddingSide = Literal["left", "right"]
+Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
+"""Text, tokens, or the messages of a chat."""
+Response = str | Sequence[int]
+"""Text or tokens."""
+Batch = dict[str, Tensor]
+
+NOT_SCORED = -100
+"""The label of `transformers` for a token that the loss leaves out."""
+
+_FILE_NAME = "pair_format.json"
+
+
+class FormatError(ValueError):
+    """A row that cannot become a pair; the message says why and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairFormat:
+    """How pairs are laid out; it is saved beside the model, which only understands its own format.
+
+    >>> PairFormat(response_length=10).layout
+    'positions'
+
+    Attributes:
+        response_length: how many positions a response owns, its end token included.
+        layout: `positions` or `padded`; see the module.
+        separator: text put before each response, such as `<SEP>` or a line break.
+    """
+
+    response_length: int
+    layout: Layout = "positions"
+    separator: str = ""
+
+    def __post_init__(self) -> None:
+        check_at_least("response_length", self.response_length, 2)
+        if self.layout not in get_args(Layout):
+            raise ValueError(
+                f"layout is {self.layout!r}; expected one of {', '.join(get_args(Layout))}."
+            )
+
+    def save(self, directory: Path | str) -> None:
+        """Write the format beside a model."""
+        text = json.dumps(asdict(self), indent=2)
+        Path(directory, _FILE_NAME).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, directory: Path | str) -> PairFormat:
+        """Read the format beside a model that was trained on pairs."""
+        path = Path(directory, _FILE_NAME)
+        if not path.is_file():
+            raise ValueError(
+                f"{path} is missing: {directory} was not trained on pairs. Train it with "
+                f"`secondguess fit`, or save the format you trained with (PairFormat.save)."
+            )
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (TypeError, json.JSONDecodeError) as error:
+            raise ValueError(f"{path} does not hold a pair format ({error}).") from None
+
+
+class EncodedRow(NamedTuple):
+    """A prompt with its responses, as tokens; every response ends in the end token."""
+
+    prompt: tuple[int, ...]
+    responses: tuple[tuple[int, ...], ...]
+
+
+class PairTokens(NamedTuple):
+    """One laid-out sequence: tokens, their positions, and whether each is scored."""
+
+    tokens: list[int]
+    positions: list[int]
+    scored: list[bool]
+
+
+class PairFormatter:
+    """Turns prompts and responses into tokens, and two responses into one sequence.
+
+    >>> from secondguess.language.tokenizer import word_tokenizer
+    >>> tokenizer = word_tokenizer(["say", "six", "or", "seven"])
+    >>> formatter = PairFormatter(tokenizer, PairFormat(response_length=4))
+    >>> row = formatter.encode({"prompt": "say", "responses": ["six", "six or seven"]})
+    >>> row
+    EncodedRow(prompt=(1, 2), responses=((3, 0), (3, 4, 5, 0)))
+    >>> pair = formatter.lay_out(row.prompt, *row.responses)
+    >>> pair.tokens
+    [1, 2, 3, 0, 3, 4, 5, 0]
+    >>> pair.positions
+    [0, 1, 2, 5, 6, 7, 8, 9]
+
+    Args:
+        tokenizer: any tokenizer of `transformers` with an end token; a padding token is not needed.
+        config: the layout.
+        context_length: how many positions the model has, if it has a limit.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        config: PairFormat,
+        *,
+        context_length: int | None = None,
+    ) -> None:
+        if tokenizer.eos_token_id is None:
+            raise ValueError(
+                "the tokenizer has no end token (eos_token); set one, because the end of a "
+                "response is part of the response."
+            )
+        self.tokenizer = tokenizer
+        self.config = config
+        self.context_length = context_length
+        self.end: int = tokenizer.eos_token_id  # pyright: ignore[reportAttributeAccessIssue]
+        self.separator = self._tokens(config.separator) if config.separator else ()
+        self.max_prompt_length: int | None = None
+        """How many tokens a prompt may have, its separator included."""
+        if context_length is not None:
+            self.max_prompt_length = (
+                context_length - 2 * config.response_length - len(self.separator)
+            )
+            if self.max_prompt_length < 1:
+                raise ValueError(
+                    f"two responses of {config.response_length} positions leave no room for a "
+                    f"prompt in the model's context of {context_length}; lower response_length."
+                )
+
+    def _tokens(self, text: str, *, special: bool = False) -> tuple[int, ...]:
+        try:
+            return tuple(self.tokenizer(text, add_special_tokens=special).input_ids)
+        except Exception as error:  # `tokenizers` raises nothing narrower for an unknown word
+            raise FormatError(f"the tokenizer cannot encode {text!r} ({error}).") from None
+
+    def prompt_tokens(self, prompt: Prompt) -> tuple[int, ...]:
+        """The tokens before a first response: the prompt, then the separator."""
+        if isinstance(prompt, str):
+            tokens = self._tokens(prompt, special=True)
+        elif isinstance(prompt, list) and prompt and isinstance(prompt[0], Mapping):
+            if self.tokenizer.chat_template is None:
+                raise FormatError(
+                    "the prompt is a list of chat messages, but the tokenizer has no chat "
+                    "template; pass text, or set tokenizer.chat_template."
+                )
+            encoding: Any = self.tokenizer.apply_chat_template(
+                prompt,  # pyright: ignore[reportArgumentType]
+                add_generation_prompt=True,
+                return_dict=True,
+            )
+            tokens = tuple(encoding["input_ids"])
+        elif isinstance(prompt, Sequence) and all(isinstance(token, int) for token in prompt):
+            tokens = tuple(prompt)
+        else:
+            raise FormatError(
+                f"the prompt is {prompt!r}; expected text, chat messages (role and content) or "
+                f"tokens."
+            )
+        tokens += self.separator
+        if not tokens:
+            raise FormatError("the prompt is empty; expected at least one token.")
+        if self.max_prompt_length is not None and len(tokens) > self.max_prompt_length:
+            raise FormatError(
+                f"the prompt has {len(tokens)} tokens, which leaves no room for two responses of "
+                f"{self.config.response_length} in the model's context of {self.context_length}; "
+                f"expected at most {self.max_prompt_length}."
+            )
+        return tokens  # pyright: ignore[reportReturnType]
+
+    def response_tokens(self, response: Response) -> tuple[int, ...]:
+        """The tokens of a response, with the end token behind them."""
+        if isinstance(response, str):
+            tokens = self._tokens(response)
+        elif isinstance(response, Sequence) and all(isinstance(token, int) for token in response):
+            tokens = tuple(response)
+        else:
+            raise FormatError(f"a response is {response!r}; expected text or tokens.")
+        if tokens and tokens[-1] == self.end:
+            tokens = tokens[:-1]
+        if not tokens:
+            raise FormatError("a response is empty; expected at least one token.")
+        if self.end in tokens:
+            raise FormatError(
+                f"a response holds the end token {self.tokenizer.eos_token!r} before its end; "
+                f"remove it."
+            )
+        if len(tokens) + 1 > self.config.response_length:
+            raise FormatError(
+                f"a response has {len(tokens) + 1} tokens with its end; expected at most "
+                f"{self.config.response_length} (response_length)."
+            )
+        return (*tokens, self.end)
+
+    def encode(self, row: Mapping[str, Any], *, min_responses: int = 2) -> EncodedRow:
+        """The tokens of `{"prompt": ..., "responses": [...]}`."""
+        missing = {"prompt", "responses"} - set(row)
+        if missing:
+            raise FormatError(
+                f"the row has the keys {sorted(row)}; expected prompt and responses (in "
+                f"transformers.Trainer, set remove_unused_columns=False)."
+            )
+        responses = row["responses"]
+        if isinstance(responses, str) or not isinstance(responses, Sequence):
+            raise FormatError(f"responses is {responses!r}; expected a list of responses.")
+        if len(responses) < min_responses:
+            raise FormatError(
+                f"the prompt has {len(responses)} response(s); expected at least {min_responses} "
+                f"(drop the row, or collect another response)."
+            )
+        prompt = self.prompt_tokens(row["prompt"])
+        return EncodedRow(prompt, tuple(self.response_tokens(each) for each in responses))
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """A response as text, without its end."""
+        kept = list(tokens[:-1] if tokens and tokens[-1] == self.end else tokens)
+        return self.tokenizer.decode(kept)  # pyright: ignore[reportReturnType]
+
+    def lay_out_responses(
+        self, start: int, first: Sequence[int], second: Sequence[int]
+    ) -> PairTokens:
+        """Everything behind a prompt of `start` tokens: y1, its end, the separator, y2, its end."""
+        length = self.config.response_length
+        last = start + length - 1
+        tokens, scored = [*first], [True] * len(first)
+        if self.config.layout == "padded":
+            filler = length - len(first)
+            tokens += [self.end] * filler
+            scored += [False] * filler
+            positions = list(range(start, start + length))
+        else:
+            # The end token does what the last padding token does in the other layout: the next
+            # response is predicted from the same position, whatever the length of this one.
+            positions = [*range(start, start + len(first) - 1), last]
+        tokens += self.separator
+        tokens += second
+        scored += [False] * len(self.separator) + [True] * len(second)
+        positions += range(last + 1, last + 1 + len(self.separator) + len(second))
+        return PairTokens(tokens, positions, scored)
+
+    def lay_out(
+        self, prompt: Sequence[int], first: Sequence[int], second: Sequence[int]
+    ) -> PairTokens:
+        """One whole sequence: prompt, y1, y2."""
+        behind = self.lay_out_responses(len(prompt), first, second)
+        return PairTokens(
+            [*prompt, *behind.tokens],
+            [*range(len(prompt)), *behind.positions],
+            [False] * len(prompt) + behind.scored,
+        )
+
+
+def pad(rows: Sequence[Sequence[int]], filler: int, side: PaddingSide) -> Tensor:
+    """Rows of unequal length as one integer tensor.
+
+    >>> pad([[1, 2], [3]], 0, "left")
+    tensor([[1, 2],
+            [0, 3]])
+    """
+    width = max(map(len, rows))
+    padded = np.full((len(rows), width), filler, dtype=np.int64)
+    for index, row in enumerate(rows):
+        padded[index, slice(width - len(row), None) if side == "left" else slice(len(row))] = row
+    return torch.from_numpy(padded)
+
+
+def collate_pairs(
+    pairs: Sequence[PairTokens], *, end: int, padding_side: PaddingSide = "right"
+) -> Batch:
+    """Sequences as the batch that every causal language model of `transformers` takes.
+
+    `attention_mask` is always there: without it `transformers` would take a jump in `position_ids`
+    for the border between two packed sequences and hide y1 from y2.
+    """
+    labels = [
+        [token if scored else NOT_SCORED for token, scored in zip(p.tokens, p.scored, strict=True)]
+        for p in pairs
+    ]
+    return {
+        "input_ids": pad([p.tokens for p in pairs], end, padding_side),
+        "attention_mask": pad([[1] * len(p.tokens) for p in pairs], 0, padding_side),
+        "position_ids": pad([p.positions for p in pairs], 0, padding_side),
+        "labels": pad(labels, NOT_SCORED, padding_side),
+    }
+
+
+class PairCollator:
+    """Draws two responses a row and makes a batch: for `transformers.Trainer` or any loop.
+
+    >>> from secondguess.language.tokenizer import word_tokenizer
+    >>> tokenizer = word_tokenizer(["flip", "heads", "tails"])
+    >>> collator = PairCollator(PairFormatter(tokenizer, PairFormat(response_length=2)), seed=0)
+    >>> batch = collator([{"prompt": "flip", "responses": ["heads", "tails"]}])
+    >>> batch["labels"]
+    tensor([[-100, -100,    4,    0,    3,    0]])
+
+    Each call draws anew, so every epoch sees other pairs of a row with three or more responses, and
+    both orders. Data-loader workers draw from their own streams. In `Trainer` set
+    `remove_unused_columns=False`.
+
+    Args:
+        formatter: the format of the pairs.
+        seed: the stream of the draws of `collator(rows)`.
+        padding_side: where short rows are filled.
+    """
+
+    def __init__(
+        self, formatter: PairFormatter, *, seed: int = 0, padding_side: PaddingSide = "right"
+    ) -> None:
+        self.formatter = formatter
+        self.seed = seed
+        self.padding_side: PaddingSide = padding_side
+        self._num_calls = 0
+
+    def __call__(self, rows: Sequence[Mapping[str, Any] | EncodedRow]) -> Batch:
+        """The batch of these rows, with the next draws of this collator's stream."""
+        # A worker starts every epoch from a copy of this object; only its seed is new.
+        worker = get_worker_info()
+        key = [self.seed, self._num_calls, *([] if worker is None else [worker.seed])]
+        self._num_calls += 1
+        return self.collate(rows, np.random.default_rng(key))
+
+    def collate(
+        self, rows: Sequence[Mapping[str, Any] | EncodedRow], rng: np.random.Generator
+    ) -> Batch:
+        """The batch of these rows, two responses of each drawn without replacement."""
+        encoded = [
+            row if isinstance(row, EncodedRow) else self.formatter.encode(row) for row in rows
+        ]
+        counts = np.array([len(row.responses) for row in encoded])
+        first = rng.integers(counts)
+        second = rng.integers(counts - 1)
+        second += second >= first
+        pairs = [
+            self.formatter.lay_out(row.prompt, row.responses[i], row.responses[j])
+            for row, i, j in zip(encoded, first, second, strict=True)
+        ]
+        return collate_pairs(pairs, end=self.formatter.end, padding_side=self.padding_side)

@@ -1,0 +1,1 @@
+"""Networks. Each knows its architecture and nothing of pairs, losses or data."""
