@@ -12,6 +12,7 @@ from secondguess.theory.bounds import (
     chebyshev_interval,
     hallucination_bound,
 )
+from secondguess.theory.calibration import VarianceInflation, fit_variance_inflation
 from secondguess.theory.cheating import (
     JointReport,
     binary_joint,
@@ -28,6 +29,12 @@ from secondguess.theory.decoding import (
     rejection_sample,
     selective_filter,
     top1_search,
+)
+from secondguess.theory.mean_intervals import (
+    BoundedMean,
+    mean_interval,
+    mean_lower_bound,
+    mean_upper_bound,
 )
 from secondguess.theory.metrics import (
     HallucinationCurve,
@@ -60,6 +67,7 @@ from secondguess.theory.reliability import (
 __version__ = version("secondguess")
 
 __all__ = [
+    "BoundedMean",
     "Decision",
     "GapKind",
     "HallucinationCurve",
@@ -71,6 +79,7 @@ __all__ = [
     "Sampler",
     "Scorer",
     "SelfCheatScores",
+    "VarianceInflation",
     "accuracy",
     "annotator_kl",
     "binary_joint",
@@ -80,6 +89,7 @@ __all__ = [
     "check_joint",
     "first_order_ece",
     "first_order_ece_standard_error",
+    "fit_variance_inflation",
     "grouping_error",
     "hallucination_bound",
     "hallucination_curve",
@@ -87,6 +97,9 @@ __all__ = [
     "joint_from_moments",
     "joint_marginal",
     "joint_scores",
+    "mean_interval",
+    "mean_lower_bound",
+    "mean_upper_bound",
     "mean_variance",
     "pair_covariance",
     "rejection_sample",
