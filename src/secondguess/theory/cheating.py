@@ -98,6 +98,10 @@ class JointReport:
 
     Arrays have the leading shape of the joint, one entry a table; all are 0 for a perfect one.
 
+    >>> report = check_joint([[[0.5, 0.0], [0.0, 0.5]], [[0.0, 0.5], [0.5, 0.0]]])
+    >>> report.holds, report.negative_eigenvalue
+    (False, array([0. , 0.5]))
+
     Attributes:
         negative_mass: the sum of the absolute negative entries.
         sum_error: |sum of all entries - 1|.

@@ -189,6 +189,10 @@ def interval_coverage(interval: Interval, true_probs: ArrayLike) -> float:
 class HallucinationCurve(NamedTuple):
     """Running rates over responses sorted from the smallest gap to the largest, `(n,)` each.
 
+    >>> curve = hallucination_curve([0.1, 0.9], [False, True], rng=np.random.default_rng(0))
+    >>> curve.response_rate
+    array([0.5, 1. ])
+
     Attributes:
         response_rate: the share of responses seen so far.
         hallucination_rate: the share of those that are hallucinations.

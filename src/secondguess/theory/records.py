@@ -26,7 +26,11 @@ _LOG_PROB_SLACK = 1e-4
 
 
 class RestsOn(StrEnum):
-    """What a bound rests on. The two are never blurred: only the second is free of assumptions."""
+    """What a bound rests on. The two are never blurred: only the second is free of assumptions.
+
+    >>> print(RestsOn.CALIBRATED_PAIRS)
+    if calibrated on pairs
+    """
 
     CALIBRATED_PAIRS = "if calibrated on pairs"
     CALIBRATION_SET = "guaranteed by a calibration set"
@@ -213,6 +217,11 @@ class Interval:
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[ResponseT]):
     """What a decoder decided for one prompt.
+
+    >>> scores = SelfCheatScores(np.log(0.45), np.log(0.5))
+    >>> answer = Decision("heads", scores, 0.1, RestsOn.CALIBRATED_PAIRS, num_candidates=1)
+    >>> answer.abstained
+    False
 
     Attributes:
         response: the response, or None if the decoder abstained.

@@ -32,6 +32,9 @@ NUM_BINS = 100
 class ReliabilityBins(NamedTuple):
     """What a reliability diagram draws, one entry a bin, from the smallest prediction up.
 
+    >>> reliability_bins([0.25, 0.75], [0.0, 1.0]).calibration_error
+    0.25
+
     Attributes:
         predicted: the mean prediction of the bin.
         observed: the mean of what was observed in it.

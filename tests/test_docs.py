@@ -1,0 +1,56 @@
+"""The docs speak of things that exist: every mapped function and test, every public name."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import secondguess as sg
+
+ROOT = Path(__file__).parent.parent
+MAP = (ROOT / "docs" / "theory-map.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+STATEMENTS = [
+    *(f"Definition {number}" for number in ("2.1", "2.3", "3.1", "4.1", "4.3")),
+    *(f"Theorem {number}" for number in ("3.2", "4.2", "4.5")),
+    *(f"Proposition {number}" for number in ("2.2", "4.4", "D.1", "E.1", "E.2")),
+]
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(secondguess\.[\w.]+)`", MAP))))
+def test_mapped_code_exists(name: str):
+    thing = importlib.import_module("secondguess")
+    for part in name.split(".")[1:]:
+        thing = getattr(thing, part)
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", MAP))))
+def test_mapped_tests_exist(name: str):
+    path, function = name.split("::")
+    tree = ast.parse((ROOT / path).read_text())
+    assert function in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_every_numbered_statement_is_mapped(statement: str):
+    assert statement in MAP
+
+
+@pytest.mark.parametrize("name", sorted(set(sg.__all__) - {"GapKind", "Sampler", "Scorer"}))
+def test_every_public_name_has_a_doctested_example(name: str):
+    """The three left out are aliases of types, which hold no docstring of their own."""
+    assert ">>>" in (getattr(sg, name).__doc__ or "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_blocks_of_the_pages_run(page: Path):
+    """Blocks fenced as pycon are sessions: what they print is compared, in order, page by page."""
+    blocks = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
+    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(session)
+    assert result.failed == 0
