@@ -1,0 +1,1 @@
+"""Learning from pairs of labels: data, heads, losses, training. Needs torch."""
