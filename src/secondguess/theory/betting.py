@@ -236,16 +236,17 @@ class Wealth:
             start: a candidate no larger than every value.
         """
         mean = start
-        while True:
+        while (reach := self.top - mean) > 1e-12 * (self.top - start):
             value, slope = self.log(mean)
-            missing, reach = log_level - value, self.top - mean
-            if missing >= 1e12 * slope * reach or reach <= 1e-12 * (self.top - start):
-                return self.top
+            missing = log_level - value
+            if missing >= 1e12 * slope * reach:
+                break
             step = missing / (slope * reach)
             mean += reach * step / (1 + step)
             # A step leaves at most half the square of what was missing, here below rounding.
             if missing <= 1e-9:
                 return mean
+        return self.top
 
 
 def betting_upper(
