@@ -15,6 +15,7 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 default_role = "code"
+napoleon_use_ivar = True
 exclude_patterns = ["_build", "results"]
 
 html_theme = "furo"

@@ -13,6 +13,9 @@ from numpy.typing import ArrayLike
 from secondguess.theory.checks import FloatArray, as_floats, check_rate, fail_at, same_shape
 from secondguess.theory.records import Interval, RestsOn, SelfCheatScores
 
+# A variance of zero, computed as a difference of probabilities, can come out this far below zero.
+_ROUNDING = 1e-15
+
 
 def chebyshev_interval(
     probs: ArrayLike,
@@ -75,10 +78,10 @@ def _as_moments(probs: ArrayLike, variance: ArrayLike) -> tuple[FloatArray, Floa
     fail_at("probs", (mean < 0) | (mean > 1), mean, "a probability in [0, 1]")
     fail_at(
         "variance",
-        var < 0,
+        var < -_ROUNDING,
         var,
         "0 or more: a negative epistemic variance shows that the model is not calibrated on pairs, "
         "so no interval follows from it (leave these rows out, or take guaranteed intervals from "
         "fit_variance_inflation, which allows them)",
     )
-    return mean, var
+    return mean, np.maximum(var, 0.0)

@@ -104,8 +104,8 @@ class JointReport:
 
     Attributes:
         negative_mass: the sum of the absolute negative entries.
-        sum_error: |sum of all entries - 1|.
-        asymmetry: the largest |p(y1, y2) - p(y2, y1)|.
+        sum_error: how far the sum of all entries is from 1.
+        asymmetry: the largest difference between p(y1, y2) and p(y2, y1).
         negative_eigenvalue: how far the least eigenvalue of the symmetric part is below zero.
         tolerance: what still counts as rounding.
     """

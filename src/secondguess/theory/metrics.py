@@ -37,9 +37,9 @@ def squared_error_estimate(
 ) -> FloatArray:
     """An unbiased estimate of (probs - p(y|x))^2 from the annotations of each row.
 
-    p_hat^2 - 2 p_hat k/K + k(k-1)/(K(K-1)), where k of the K annotations chose the class; with
-    sub-classes, p(y'|y) k/K and p(y'|y)^2 k(k-1)/(K(K-1)). Unbiased means that single entries may
-    be negative. Each row needs at least two annotations.
+    `p_hat^2 - 2 p_hat k/K + k(k-1)/(K(K-1))`, where k of the K annotations chose the class; with
+    sub-classes, the two shares are multiplied by `p(y'|y)` and by its square. Unbiased means that
+    single entries may be negative. Each row needs at least two annotations.
 
     >>> squared_error_estimate([[0.5, 0.5]], [[3, 1]])
     array([[0., 0.]])

@@ -122,8 +122,9 @@ class SelfCheatScores:
         reciprocal [0.2 0.2]
 
         Args:
-            kind: `absolute` |1 - C|, which the paper recommends; `one_minus` 1 - C, the bound of
-                Theorem 4.5 itself; `clipped` 1 - min(1, C); `reciprocal` 1 - min(C, 1/C).
+            kind: `absolute` is abs(1 - C), which the paper recommends; `one_minus` is 1 - C, the
+                bound of Theorem 4.5 itself; `clipped` is 1 - min(1, C); `reciprocal` is
+                1 - min(C, 1/C).
         """
         # 1 - C = 0 - expm1(log C), exact when C is close to 1 (and never -0.0).
         with np.errstate(over="ignore"):

@@ -47,7 +47,7 @@ class ReliabilityBins(NamedTuple):
 
     @property
     def calibration_error(self) -> float:
-        """The average |predicted - observed| over rows."""
+        """The average over rows of the absolute difference of the two."""
         gaps = np.abs(self.predicted - self.observed)
         return float(np.sum(self.num_rows * gaps) / self.num_rows.sum())
 
