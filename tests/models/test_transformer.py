@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
     SinusoidalTransformerForCausalLM,
+    register_transformer,
 )
 
 
@@ -128,6 +129,7 @@ def test_survives_saving(
 ) -> None:
     model.float().save_pretrained(tmp_path)
     assert (tmp_path / "model.safetensors").is_file()
+    register_transformer()
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     assert isinstance(loaded, SinusoidalTransformerForCausalLM)
     torch.testing.assert_close(loaded(tokens).logits, model(tokens).logits, rtol=0, atol=0)

@@ -57,6 +57,9 @@ class SinusoidalTransformerConfig(PreTrainedConfig):
     initializer_range: float = 0.02
     use_cache: bool = True
     tie_word_embeddings: bool = False
+    bos_token_id: int | None = None
+    eos_token_id: int | None = None
+    pad_token_id: int | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
@@ -243,5 +246,11 @@ class SinusoidalTransformerForCausalLM(PreTrainedModel, GenerationMixin):
         )
 
 
-AutoConfig.register(SinusoidalTransformerConfig.model_type, SinusoidalTransformerConfig)
-AutoModelForCausalLM.register(SinusoidalTransformerConfig, SinusoidalTransformerForCausalLM)
+def register_transformer() -> None:
+    """Let `AutoModelForCausalLM.from_pretrained` load saved models of this class."""
+    AutoConfig.register(
+        SinusoidalTransformerConfig.model_type, SinusoidalTransformerConfig, exist_ok=True
+    )
+    AutoModelForCausalLM.register(
+        SinusoidalTransformerConfig, SinusoidalTransformerForCausalLM, exist_ok=True
+    )

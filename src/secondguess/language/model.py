@@ -1,0 +1,131 @@
+"""A causal language model together with the pair format it was trained in.
+
+The two belong together: a model only understands pairs in its own format, so they are saved and
+loaded as one folder.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from secondguess.language.formatting import PairFormat, PairFormatter
+from secondguess.models.transformer import register_transformer
+
+
+@dataclass(frozen=True, eq=False)
+class PairModel:
+    """A model and its pair format: what scoring and generation work on.
+
+    >>> from secondguess.language.formatting import PairFormat, PairFormatter
+    >>> from secondguess.language.tokenizer import word_tokenizer
+    >>> from secondguess.models.transformer import (
+    ...     SinusoidalTransformerConfig, SinusoidalTransformerForCausalLM
+    ... )
+    >>> config = SinusoidalTransformerConfig(
+    ...     vocab_size=5, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+    ...     intermediate_size=16, max_position_embeddings=16,
+    ... )
+    >>> network = SinusoidalTransformerForCausalLM(config)
+    >>> formatter = PairFormatter(
+    ...     word_tokenizer(["flip", "heads", "tails"]), PairFormat(response_length=2),
+    ...     context_length=context_length(network),
+    ... )
+    >>> PairModel(network, formatter).formatter.max_prompt_length
+    12
+
+    Attributes:
+        network: any causal language model of `transformers` that takes `position_ids` and keeps an
+            attention cache; put it in evaluation mode and on its device yourself.
+        formatter: the tokenizer and the format.
+    """
+
+    network: PreTrainedModel
+    formatter: PairFormatter
+
+    def __post_init__(self) -> None:
+        check_network(self.network)
+        num_tokens = self.network.get_input_embeddings().weight.shape[0]  # pyright: ignore
+        if len(self.formatter.tokenizer) > num_tokens:
+            raise ValueError(
+                f"the tokenizer has {len(self.formatter.tokenizer)} tokens but the model only "
+                f"{num_tokens}; pass the model's own tokenizer."
+            )
+
+    def save(self, directory: Path | str) -> None:
+        """Write weights (safetensors), tokenizer and format into one folder."""
+        self.network.save_pretrained(directory)
+        self.formatter.tokenizer.save_pretrained(directory)
+        self.formatter.config.save(directory)
+
+    @classmethod
+    def load(
+        cls,
+        source: Path | str,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> PairModel:
+        """Read what `save` wrote, ready to score."""
+        config = PairFormat.load(source)
+        network, tokenizer = load_network(source, dtype=dtype)
+        formatter = PairFormatter(tokenizer, config, context_length=context_length(network))
+        network = network.to(device).eval()  # pyright: ignore[reportArgumentType]
+        return cls(network, formatter)
+
+
+def load_network(
+    source: Path | str, *, dtype: torch.dtype = torch.float32
+) -> tuple[PreTrainedModel, Any]:
+    """A causal language model and its tokenizer, from a folder, a name or a GGUF file."""
+    register_transformer()
+    path = Path(source)
+    options: dict[str, Any] = {}
+    if path.suffix == ".gguf":
+        source, options = path.parent, {"gguf_file": path.name}
+    try:
+        config = AutoConfig.from_pretrained(source, **options)
+        if config.is_encoder_decoder:
+            raise ValueError(
+                f"it is an encoder-decoder model ({config.model_type}); expected a causal language "
+                f"model, which sees prompt, y1 and y2 as one sequence"
+            )
+        network = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
+        first_line = str(error).strip().splitlines()[0]
+        raise ValueError(f"cannot load the model {source}: {first_line.rstrip('.')}.") from None
+    check_network(network)
+    return network, tokenizer
+
+
+def check_network(network: PreTrainedModel) -> None:
+    """Refuse models that cannot be trained or scored on pairs."""
+    name = type(network).__name__
+    if network.config.is_encoder_decoder:
+        raise ValueError(
+            f"{name} is an encoder-decoder model; expected a causal language model, which sees "
+            f"prompt, y1 and y2 as one sequence."
+        )
+    if "position_ids" not in inspect.signature(network.forward).parameters:
+        raise ValueError(
+            f"{name} takes no position_ids, so the second response cannot start at a constant "
+            f"position; use a model that takes them (GPT-2, Llama, Qwen and most others do)."
+        )
+    if "flash" in str(getattr(network.config, "_attn_implementation", None)):
+        raise ValueError(
+            f"{name} uses flash attention, which takes a jump in position_ids for the border of "
+            f"two packed sequences; load the model with attn_implementation='sdpa'."
+        )
+
+
+def context_length(network: PreTrainedModel) -> int | None:
+    """How many positions the model has, or None if it states no limit."""
+    config = network.config.get_text_config(decoder=True)
+    return getattr(config, "max_position_embeddings", None)

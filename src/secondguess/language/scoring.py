@@ -1,0 +1,271 @@
+"""Log p(y|x) and log p(y|y,x) of sequences, token by token.
+
+A prompt is computed once for all of its responses, and one pass over y, y gives both numbers,
+because the second y reads the keys and values of the first. Batches are grouped by length; padding
+and batch size do not change the result. Everything here is per token: arrays have one entry a
+response token, the end token included.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from secondguess.language.formatting import Prompt, Response, pad
+from secondguess.language.model import PairModel
+from secondguess.theory.checks import FloatArray, check_at_least
+from secondguess.theory.records import SelfCheatScores
+
+Tokens = tuple[int, ...]
+ItemT = TypeVar("ItemT")
+
+DEFAULT_BATCH_SIZE = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredResponse:
+    """A response and, for each of its tokens, how likely it was with and without peeking.
+
+    Two scored responses are equal if their tokens are.
+
+    Attributes:
+        tokens: the tokens, with the end token.
+        text: the response without its end.
+        log_marginal: `(tokens,)`, log p(y_t | x, y_<t).
+        log_self_conditional: `(tokens,)`, log p(y_t | x, y, y_<t).
+    """
+
+    tokens: Tokens
+    text: str
+    log_marginal: FloatArray
+    log_self_conditional: FloatArray
+
+    @property
+    def cheating(self) -> FloatArray:
+        """`(tokens,)`: how much more likely peeking made each token, in nats."""
+        return self.log_self_conditional - self.log_marginal
+
+    @property
+    def scores(self) -> SelfCheatScores:
+        """The totals over the tokens, of shape `()`."""
+        return SelfCheatScores(self.log_marginal.sum(), self.log_self_conditional.sum())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScoredResponse) and self.tokens == other.tokens
+
+    def __hash__(self) -> int:
+        return hash(self.tokens)
+
+
+def totals(responses: Sequence[ScoredResponse]) -> SelfCheatScores:
+    """The scores of whole responses, `(n,)`: sums over their tokens in float64.
+
+    >>> one = ScoredResponse((3, 0), "yes", np.log([0.5, 1.0]), np.log([0.8, 1.0]))
+    >>> totals([one]).epistemic_confidence.round(6)
+    array([0.625])
+    """
+    return SelfCheatScores(
+        np.array([each.log_marginal.sum() for each in responses], dtype=np.float64),
+        np.array([each.log_self_conditional.sum() for each in responses], dtype=np.float64),
+    )
+
+
+def score(
+    model: PairModel,
+    prompts: Sequence[Prompt],
+    responses: Sequence[Response],
+    *,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+) -> list[ScoredResponse]:
+    """Score response i as an answer to prompt i: once at first sight, once after peeking at itself.
+
+    >>> from secondguess.language.examples import tiny_pair_model
+    >>> scored = score(tiny_pair_model(), ["flip"] * 2, ["heads", "tails"])
+    >>> [len(each.cheating) for each in scored]  # one word and the end
+    [2, 2]
+    >>> totals(scored).log_marginal.shape
+    (2,)
+
+    Args:
+        model: a pair model.
+        prompts: text, chat messages or tokens; equal prompts are computed once.
+        responses: text or tokens, as many as prompts.
+        batch_size: how many sequences are in one pass.
+
+    Returns:
+        One scored response a prompt; `totals` makes `SelfCheatScores` of them.
+    """
+    if len(prompts) != len(responses):
+        raise ValueError(
+            f"there are {len(prompts)} prompts but {len(responses)} responses; expected one "
+            f"response a prompt (repeat the prompt for further responses)."
+        )
+    formatter = model.formatter
+    pairs = [
+        (formatter.prompt_tokens(prompt), formatter.response_tokens(response))
+        for prompt, response in zip(prompts, responses, strict=True)
+    ]
+    results = score_tokens(model, [(p, y, y) for p, y in pairs], batch_size=batch_size)
+    return [
+        ScoredResponse(tokens, formatter.text(tokens), first, second)
+        for (_, tokens), (first, second) in zip(pairs, results, strict=True)
+    ]
+
+
+def score_pairs(
+    model: PairModel,
+    prompts: Sequence[Prompt],
+    firsts: Sequence[Response],
+    seconds: Sequence[Response],
+    *,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+) -> tuple[FloatArray, FloatArray]:
+    """Log p(y1|x) and log p(y2|y1,x) of given pairs, each of shape `(n,)`.
+
+    >>> from secondguess.language.examples import tiny_pair_model
+    >>> first, second = score_pairs(tiny_pair_model(), ["flip"], ["heads"], ["tails"])
+    >>> first.shape, second.shape
+    ((1,), (1,))
+    """
+    formatter = model.formatter
+    items = [
+        (formatter.prompt_tokens(x), formatter.response_tokens(y1), formatter.response_tokens(y2))
+        for x, y1, y2 in zip(prompts, firsts, seconds, strict=True)
+    ]
+    results = score_tokens(model, items, batch_size=batch_size)
+    return (
+        np.array([first.sum() for first, _ in results], dtype=np.float64),
+        np.array([second.sum() for _, second in results], dtype=np.float64),
+    )
+
+
+@torch.inference_mode()
+def score_tokens(
+    model: PairModel, items: Sequence[tuple[Tokens, Tokens, Tokens]], *, batch_size: int
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Per-token log p(y1_t | x, y1_<t) and log p(y2_t | x, y1, y2_<t) of items (x, y1, y2)."""
+    check_at_least("batch_size", batch_size, 1)
+    by_prompt: dict[Tokens, set[tuple[Tokens, Tokens]]] = {}
+    for prompt, first, second in items:
+        by_prompt.setdefault(prompt, set()).add((first, second))
+    results: dict[tuple[Tokens, Tokens, Tokens], tuple[FloatArray, FloatArray]] = {}
+    # Sorting by length, then by tokens, makes batches that depend on nothing but the items.
+    order = sorted(by_prompt, key=lambda prompt: (len(prompt), prompt))
+    for prompts in chunks(order, batch_size):
+        prefix = Prefix.of(model, prompts)
+        waiting = [(row, *pair) for row, prompt in enumerate(prompts) for pair in by_prompt[prompt]]
+        waiting.sort(key=lambda item: (len(item[1]) + len(item[2]), item))
+        for batch in chunks(waiting, batch_size):
+            scored = _score_batch(model, prefix.select([row for row, _, _ in batch]), batch)
+            for (row, first, second), result in zip(batch, scored, strict=True):
+                results[prompts[row], first, second] = result
+    return [results[item] for item in items]
+
+
+def chunks(items: Sequence[ItemT], size: int) -> Iterator[Sequence[ItemT]]:
+    """Consecutive pieces of at most `size` items."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefix:
+    """Prompts that a model has read, one a row, padded on the left.
+
+    Attributes:
+        cache: the keys and values of every layer.
+        attention_mask: `(rows, tokens)`, 0 for padding.
+        logits: `(rows, vocabulary)`, of the token behind each prompt.
+        lengths: how many tokens each prompt has.
+    """
+
+    cache: Any
+    attention_mask: Tensor
+    logits: Tensor
+    lengths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, model: PairModel, prompts: Sequence[Tokens]) -> Prefix:
+        """Read the prompts."""
+        device = model.network.device
+        lengths = tuple(map(len, prompts))
+        mask = pad([[1] * length for length in lengths], 0, "left").to(device)
+        output = model.network(
+            input_ids=pad(prompts, model.formatter.end, "left").to(device),
+            attention_mask=mask,
+            position_ids=pad([range(length) for length in lengths], 0, "left").to(device),
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        return cls(output.past_key_values, mask, output.logits[:, -1], lengths)
+
+    def select(self, rows: Sequence[int]) -> Prefix:
+        """A prefix whose row i is row `rows[i]` of this one; this one stays as it is."""
+        cache = copy.copy(self.cache)
+        cache.layers = [copy.copy(layer) for layer in self.cache.layers]
+        if list(rows) != list(range(len(self.lengths))):
+            select_rows(cache, rows, self.logits.device)
+        index = torch.tensor(rows, device=self.logits.device)
+        return Prefix(
+            cache,
+            self.attention_mask[index],
+            self.logits[index],
+            tuple(self.lengths[r] for r in rows),
+        )
+
+
+def select_rows(cache: Any, rows: Sequence[int], device: torch.device) -> None:
+    """Let row i of a cache be what row `rows[i]` was."""
+    index = torch.tensor(rows, device=device)
+    for layer in cache.layers:
+        if not hasattr(layer, "batch_select_indices"):
+            raise ValueError(
+                f"the model's cache has a {type(layer).__name__}; expected attention layers only "
+                f"(recurrent models cannot share a prompt between responses)."
+            )
+        layer.batch_select_indices(index)
+
+
+def _score_batch(
+    model: PairModel, prefix: Prefix, batch: Sequence[tuple[int, Tokens, Tokens]]
+) -> list[tuple[FloatArray, FloatArray]]:
+    laid_out = [
+        model.formatter.lay_out_responses(length, first, second)
+        for length, (_, first, second) in zip(prefix.lengths, batch, strict=True)
+    ]
+    device = prefix.logits.device
+    # The last token is only predicted, never read.
+    mask = pad([[1] * (len(each.tokens) - 1) for each in laid_out], 0, "right").to(device)
+    tokens = pad([each.tokens for each in laid_out], model.formatter.end, "right").to(device)
+    output = model.network(
+        input_ids=tokens[:, :-1],
+        attention_mask=torch.cat([prefix.attention_mask, mask], dim=1),
+        position_ids=pad([each.positions[:-1] for each in laid_out], 0, "right").to(device),
+        past_key_values=prefix.cache,
+        use_cache=True,
+    )
+    log_probs = np.concatenate(
+        [
+            log_prob_of(prefix.logits[:, None], tokens[:, :1]),
+            log_prob_of(output.logits, tokens[:, 1:]),
+        ],
+        axis=1,
+    )
+    results = []
+    for row, ((_, first, _), each) in enumerate(zip(batch, laid_out, strict=True)):
+        scored = log_probs[row, : len(each.tokens)][each.scored]
+        results.append((scored[: len(first)], scored[len(first) :]))
+    return results
+
+
+def log_prob_of(logits: Tensor, tokens: Tensor) -> FloatArray:
+    """Log-probabilities of tokens `(...)` under logits `(..., vocabulary)`, as float64."""
+    if logits.dtype in (torch.float16, torch.bfloat16):
+        logits = logits.float()
+    chosen = logits.gather(-1, tokens[..., None]).squeeze(-1)
+    return (chosen - logits.logsumexp(dim=-1)).double().cpu().numpy()

@@ -1,0 +1,126 @@
+"""Scores equal plain full passes, whatever the family, layout, padding, batch size and dtype."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from language.models import FAMILIES, pair_model, plain_scores, ragged_texts
+
+from secondguess.language.formatting import Layout, PaddingSide
+from secondguess.language.model import PairModel
+from secondguess.language.scoring import score, score_pairs, score_tokens, totals
+
+TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+def ragged_problem(num_prompts: int = 8, responses_each: int = 4) -> tuple[list[str], list[str]]:
+    rng = np.random.default_rng(5)
+    prompts = ragged_texts(rng, num_prompts, 20) * responses_each
+    return prompts, ragged_texts(rng, len(prompts), 11)
+
+
+def items_of(model: PairModel, prompts: list[str], firsts: list[str], seconds: list[str]):
+    formatter = model.formatter
+    return [
+        (formatter.prompt_tokens(x), formatter.response_tokens(y1), formatter.response_tokens(y2))
+        for x, y1, y2 in zip(prompts, firsts, seconds, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", list(TOLERANCES))
+@pytest.mark.parametrize(("layout", "separator"), [("positions", ""), ("padded", "w3 w4")])
+def test_equals_plain_passes_with_either_padding_and_any_batch_size(
+    family: str, dtype: torch.dtype, layout: Layout, separator: str
+) -> None:
+    tolerance = TOLERANCES[dtype]
+    model = pair_model(family, dtype=dtype, layout=layout, separator=separator)
+    prompts, responses = ragged_problem()
+    by_batch_size = {size: score(model, prompts, responses, batch_size=size) for size in (1, 32)}
+    items = items_of(model, prompts, responses, responses)
+    sides: tuple[PaddingSide, PaddingSide] = ("left", "right")
+    for side in sides:
+        model.formatter.tokenizer.padding_side = side
+        again = score(model, prompts, responses, batch_size=32)
+        expected = plain_scores(model, items, side)
+        for scored in (*by_batch_size.values(), again):
+            for ours, (marginal, conditional) in zip(scored, expected, strict=True):
+                np.testing.assert_allclose(ours.log_marginal, marginal, rtol=0, atol=tolerance)
+                np.testing.assert_allclose(
+                    ours.log_self_conditional, conditional, rtol=0, atol=tolerance
+                )
+            np.testing.assert_allclose(
+                totals(scored).log_marginal, [m.sum() for m, _ in expected], rtol=tolerance
+            )
+            np.testing.assert_allclose(
+                totals(scored).log_self_conditional, [c.sum() for _, c in expected], rtol=tolerance
+            )
+
+
+def test_a_sliding_window_slides_alike() -> None:
+    model = pair_model("mistral", dtype=torch.float64)
+    prompts, responses = ragged_problem()
+    scored = score(model, prompts, responses)
+    # Right padding leaves no hole in a row, so a plain pass is the truth.
+    expected = plain_scores(model, items_of(model, prompts, responses, responses), "right")
+    for ours, (marginal, conditional) in zip(scored, expected, strict=True):
+        np.testing.assert_allclose(ours.log_marginal, marginal, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(ours.log_self_conditional, conditional, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tokens_sum_to_totals_and_cheating_is_their_difference(family: str) -> None:
+    scored = score(pair_model(family), *ragged_problem())
+    sums = totals(scored)
+    for index, each in enumerate(scored):
+        assert each.log_marginal.dtype == np.float64
+        assert len(each.tokens) == len(each.log_marginal) == len(each.log_self_conditional)
+        assert each.log_marginal.sum() == sums.log_marginal[index] == each.scores.log_marginal
+        np.testing.assert_allclose(
+            each.cheating.sum(), -sums.log_ratio[index], rtol=1e-12, atol=1e-12
+        )
+
+
+def test_pairs_of_different_responses_equal_plain_passes() -> None:
+    model = pair_model("qwen2", dtype=torch.float64)
+    prompts, firsts = ragged_problem()
+    seconds = ragged_texts(np.random.default_rng(6), len(prompts), 11)
+    expected = plain_scores(model, items_of(model, prompts, firsts, seconds), "left")
+    first, second = score_pairs(model, prompts, firsts, seconds)
+    np.testing.assert_allclose(first, [a.sum() for a, _ in expected], rtol=1e-10)
+    np.testing.assert_allclose(second, [b.sum() for _, b in expected], rtol=1e-10)
+
+
+def test_each_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = pair_model("llama")
+    widths: list[tuple[int, int]] = []
+    forward = model.network.forward
+
+    def counting(*args: object, **kwargs: torch.Tensor) -> object:
+        widths.append(tuple(kwargs["input_ids"].shape))  # pyright: ignore[reportArgumentType]
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(model.network, "forward", counting)
+    responses = ragged_texts(np.random.default_rng(0), 40, 5, shortest=5)
+    score(model, ["w1 w2 w3"] * 80, responses * 2, batch_size=20)
+    # One pass over the 4 prompt tokens, then 40 distinct responses (y, end, y) in two batches.
+    assert widths == [(1, 4), (20, 11), (20, 11)]
+
+
+def test_the_order_of_the_items_does_not_matter() -> None:
+    model = pair_model("gpt2")
+    prompts, responses = ragged_problem()
+    items = items_of(model, prompts, responses, responses)
+    forwards = score_tokens(model, items, batch_size=8)
+    backwards = score_tokens(model, items[::-1], batch_size=8)[::-1]
+    for one, two in zip(forwards, backwards, strict=True):
+        np.testing.assert_array_equal(one[0], two[0])
+        np.testing.assert_array_equal(one[1], two[1])
+
+
+def test_refuses_lists_that_do_not_match() -> None:
+    with pytest.raises(ValueError, match="2 prompts but 1 responses"):
+        score(pair_model("gpt2"), ["w1", "w2"], ["w3"])
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        score(pair_model("gpt2"), ["w1"], ["w3"], batch_size=0)
