@@ -17,8 +17,10 @@ MAP = (ROOT / "docs" / "theory-map.md").read_text()
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 STATEMENTS = [
     *(f"Definition {number}" for number in ("2.1", "2.3", "3.1", "4.1", "4.3")),
-    *(f"Theorem {number}" for number in ("3.2", "4.2", "4.5")),
-    *(f"Proposition {number}" for number in ("2.2", "4.4", "D.1", "E.1", "E.2")),
+    *(f"Theorem {number}" for number in ("3.2", "4.2", "4.5", "4.6")),
+    *(f"Proposition {number}" for number in ("2.2", "4.4", "D.1", "D.3", "E.1", "E.2")),
+    "Lemma D.2",
+    "Algorithm 1",
 ]
 
 
