@@ -1,0 +1,126 @@
+"""Batches of pairs as arrays: token for token what the language layer lays out row by row."""
+
+import numpy as np
+import pytest
+import torch
+
+from secondguess.experiments.digits_of_pi.grammar import grammar
+from secondguess.experiments.digits_of_pi.pairs import PiPairs
+from secondguess.experiments.digits_of_pi.questions import digits_at, question, sample_offsets
+from secondguess.experiments.sequences import pair_loss
+from secondguess.language.formatting import NOT_SCORED, collate_pairs
+from secondguess.language.model import PairModel
+from secondguess.language.scoring import score_pairs
+from secondguess.models.transformer import (
+    SinusoidalTransformerConfig,
+    SinusoidalTransformerForCausalLM,
+)
+
+LAYOUTS = ("positions", "padded")
+
+
+def draw(pairs: PiPairs, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    offsets = sample_offsets(size, rng)
+    first, second = (grammar().sample(digits_at(offsets), rng) for _ in range(2))
+    return offsets, first, second
+
+
+def random_network(pairs: PiPairs) -> SinusoidalTransformerForCausalLM:
+    torch.manual_seed(0)
+    config = SinusoidalTransformerConfig(
+        vocab_size=len(pairs.layout.formatter.tokenizer),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+    )
+    return SinusoidalTransformerForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_array_batches_equal_the_formatter(layout):
+    pairs = PiPairs(layout)
+    formatter = pairs.layout.formatter
+    offsets, first, second = draw(pairs, 60)
+    batch = pairs.layout.batch(
+        pairs.prompt_tokens[offsets], pairs.sentence_tokens[first], pairs.sentence_tokens[second]
+    )
+    rows = [
+        formatter.encode({"prompt": question(int(offset)), "responses": [y1, y2]})
+        for offset, y1, y2 in zip(
+            offsets,
+            np.array(grammar().sentences)[first].tolist(),
+            np.array(grammar().sentences)[second].tolist(),
+            strict=True,
+        )
+    ]
+    expected = collate_pairs(
+        [formatter.lay_out(row.prompt, *row.responses) for row in rows], end=formatter.end
+    )
+    inside = expected["attention_mask"].bool()
+    for name, tensor in batch.items():
+        assert tensor.shape == expected[name].shape
+        assert (tensor[inside] == expected[name][inside]).all()
+    assert (batch["labels"][~inside] == NOT_SCORED).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_array_scores_equal_the_language_layer(layout):
+    pairs = PiPairs(layout)
+    network = random_network(pairs)
+    offsets, first, second = draw(pairs, 40)
+    scores = pairs.layout.log_probs(
+        network,
+        pairs.prompt_tokens[offsets],
+        pairs.sentence_tokens[first],
+        pairs.sentence_tokens[second],
+        batch_size=16,
+    )
+    sentences = grammar().sentences
+    expected = score_pairs(
+        PairModel(network, pairs.layout.formatter),
+        [question(int(offset)) for offset in offsets],
+        [sentences[column] for column in first],
+        [sentences[column] for column in second],
+    )
+    for ours, theirs in zip(scores, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-4)
+
+
+def test_loss_is_nats_of_a_pair():
+    pairs = PiPairs()
+    network = random_network(pairs)
+    offsets, first, second = draw(pairs, 8)
+    arguments = (
+        pairs.prompt_tokens[offsets],
+        pairs.sentence_tokens[first],
+        pairs.sentence_tokens[second],
+    )
+    first_log_prob, second_log_prob = pairs.layout.log_probs(network, *arguments)
+    loss = pair_loss(network, pairs.layout.batch(*arguments))
+    expected = -(first_log_prob + second_log_prob).mean()
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_batches_depend_on_seed_and_step_alone():
+    pairs = PiPairs()
+    source, again = (pairs.source(batch_size=8, seed=3) for _ in range(2))
+    assert torch.equal(source(5)["input_ids"], again(5)["input_ids"])
+    source(0)
+    assert torch.equal(source(5)["labels"], again(5)["labels"])
+    assert source(5)["input_ids"].tolist() != source(6)["input_ids"].tolist()
+
+
+def test_batches_hold_true_statements_about_the_digit_asked():
+    pairs = PiPairs()
+    tokenizer = pairs.layout.formatter.tokenizer
+    batch = pairs.source(batch_size=40, seed=0)(0)
+    for tokens in batch["input_ids"]:
+        prompt, first, second = str(tokenizer.decode(tokens)).split(" <SEP> ")
+        offset = int("".join(prompt.split()[5:9]))
+        for response in (first, second):
+            sentence = response.split(" _")[0]
+            assert grammar().is_true(sentence, digits_at(offset))
