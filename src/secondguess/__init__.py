@@ -12,7 +12,18 @@ from secondguess.theory.bounds import (
     chebyshev_interval,
     hallucination_bound,
 )
-from secondguess.theory.calibration import VarianceInflation, fit_variance_inflation
+from secondguess.theory.calibrated_lower_bound import CalibratedLowerBound, fit_lower_bound
+from secondguess.theory.calibration import (
+    InflationStream,
+    VarianceInflation,
+    fit_variance_inflation,
+)
+from secondguess.theory.calibration_families import (
+    BinInflations,
+    ClassInflations,
+    fit_by_bin,
+    fit_by_class,
+)
 from secondguess.theory.cheating import (
     JointReport,
     binary_joint,
@@ -46,6 +57,7 @@ from secondguess.theory.metrics import (
     mean_variance,
     squared_error_estimate,
 )
+from secondguess.theory.min_variance import select_min_variance
 from secondguess.theory.records import (
     Decision,
     GapKind,
@@ -67,10 +79,14 @@ from secondguess.theory.reliability import (
 __version__ = version("secondguess")
 
 __all__ = [
+    "BinInflations",
     "BoundedMean",
+    "CalibratedLowerBound",
+    "ClassInflations",
     "Decision",
     "GapKind",
     "HallucinationCurve",
+    "InflationStream",
     "Interval",
     "JointReport",
     "Prediction",
@@ -89,6 +105,9 @@ __all__ = [
     "check_joint",
     "first_order_ece",
     "first_order_ece_standard_error",
+    "fit_by_bin",
+    "fit_by_class",
+    "fit_lower_bound",
     "fit_variance_inflation",
     "grouping_error",
     "hallucination_bound",
@@ -107,6 +126,7 @@ __all__ = [
     "second_order_ece",
     "second_order_ece_floor",
     "second_order_ece_standard_error",
+    "select_min_variance",
     "selective_filter",
     "squared_error_estimate",
     "top1_search",

@@ -280,10 +280,9 @@ def check_rows(
         row = int(np.argmax(~np.isfinite(v)))
         problem = f"is {v[row].item()!r}; expected a finite number."
         raise BadRowError("variance", start + row, None, problem)
-    if y.dtype != np.bool_:
-        bad = (y != 0) & (y != 1)
-        if bad.any():
-            row, column = (int(i) for i in np.argwhere(bad)[0])
-            problem = f"is {y[row, column].item()!r}; expected 0 or 1."
-            raise BadRowError("responses", start + row, column, problem)
-    return p, v, y
+    whole = y.dtype.kind in "biu"
+    if not (y.min() >= 0 and y.max() <= 1) if whole else not ((y == 0) | (y == 1)).all():
+        row, column = (int(i) for i in np.argwhere((y != 0) & (y != 1))[0])
+        problem = f"is {y[row, column].item()!r}; expected 0 or 1."
+        raise BadRowError("responses", start + row, column, problem)
+    return p, v, y.view(np.uint8) if y.dtype == np.bool_ else y

@@ -1,0 +1,23 @@
+"""The `secondguess` command.
+
+This module imports nothing beyond the standard library, so that the command can say what to install
+where the `cli` extra is missing. Commands live in one file a group and are joined in `app.py`.
+"""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; the entry point that pyproject.toml names."""
+    try:
+        from secondguess.cli.app import app
+    except ModuleNotFoundError as error:
+        if error.name and error.name.split(".")[0] == "secondguess":
+            raise
+        print(
+            f"secondguess: the command line needs {error.name}; install it with\n"
+            f"    pip install 'secondguess[cli]'",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    app()

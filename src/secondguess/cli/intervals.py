@@ -1,0 +1,334 @@
+"""`secondguess calibrate` and `secondguess intervals`: Algorithm 1 on files of any size."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from secondguess.cli.atomic import replacing
+from secondguess.cli.errors import user_errors
+
+if TYPE_CHECKING:
+    from secondguess.cli.columns import Columns
+    from secondguess.theory.calibration import InflationStream, VarianceInflation
+
+KIND = "secondguess variance inflation"
+"""What a calibration file says it is."""
+
+SELECTION_SHARE = 0.2
+MAX_SELECTION_ROWS = 1_000_000
+# Without --min-variance the first rows choose it: a fifth of them, and no more than fit in memory.
+
+
+class Method(StrEnum):
+    """How the mean is bounded."""
+
+    betting = "betting"
+    bernstein = "bernstein"
+    hoeffding = "hoeffding"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the two commands."""
+    app.command()(calibrate)
+    app.command()(intervals)
+
+
+def calibrate(
+    file: Annotated[
+        Path,
+        typer.Argument(help="Parquet, CSV, a folder of <column>.npy, or .npy with named fields."),
+    ],
+    probs_col: Annotated[str, typer.Option(help="Predicted probability of response 1.")],
+    variance_col: Annotated[str, typer.Option(help="Its stated variance; may be negative.")],
+    response_cols: Annotated[
+        str, typer.Option(help="Two or more columns of responses, 0 or 1, with commas: y1,y2.")
+    ],
+    out: Annotated[Path, typer.Option(help="Where to write the calibration.")] = Path(
+        "calibration.json"
+    ),
+    min_variance: Annotated[
+        float | None,
+        typer.Option(help="Least variance of an interval. Default: chosen on the first rows."),
+    ] = None,
+    failure_rate: Annotated[
+        float, typer.Option(help="How often, over calibration sets, the guarantee may fail.")
+    ] = 0.05,
+    miss_rate: Annotated[
+        float, typer.Option(help="The miss rate that a chosen min-variance should be best for.")
+    ] = 0.1,
+    method: Annotated[Method, typer.Option(help="How the mean is bounded.")] = Method.betting,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that read the file.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the calibration as JSON.")] = False,
+) -> None:
+    """Learn from paired responses how far a predictor's variances must be inflated.
+
+    Rows are numbered from 0 in messages. The intervals that follow ('secondguess intervals') hold
+    the true probability for all but the miss rate of new inputs, whatever the predictor.
+    """
+    with user_errors():
+        from secondguess.cli.columns import open_columns, require
+
+        response_names = [name.strip() for name in response_cols.split(",") if name.strip()]
+        if len(response_names) < 2:
+            raise ValueError(
+                f"--response-cols is {response_cols!r}; expected two or more columns, y1,y2."
+            )
+        columns = open_columns(file)
+        require(columns, [probs_col, variance_col, *response_names])
+        job = _Job(columns, probs_col, variance_col, response_names, method.value)
+        inflation = job.run(min_variance, failure_rate, miss_rate, workers)
+        record = _as_record(inflation, probs_col, variance_col)
+        with replacing(out) as partial:
+            partial.write_text(json.dumps(record, indent=2) + "\n")
+    if as_json:
+        typer.echo(json.dumps(record))
+        return
+    typer.echo(
+        f"variance inflation {inflation.value:.6g} (estimate {inflation.mean:.6g}), "
+        f"min variance {inflation.min_variance:.6g}\n"
+        f"from {inflation.num_rows:,} rows with {inflation.num_responses} responses each, "
+        f"{inflation.method}, failure rate {inflation.failure_rate:g}\n"
+        f"{inflation.num_negative_variances:,} negative variances were raised to the minimum\n"
+        f"wrote {out}"
+    )
+    if inflation.clipped:
+        typer.echo(
+            "secondguess: the bound on the squared error came out negative and was raised to 0; "
+            "are the responses to an input independent of each other?",
+            err=True,
+        )
+
+
+def intervals(
+    file: Annotated[Path, typer.Argument(help="Parquet, CSV or .npy columns, as for calibrate.")],
+    calibration: Annotated[Path, typer.Option(help="What 'secondguess calibrate' wrote.")],
+    out: Annotated[Path, typer.Option(help="Where to write the file with the added columns.")],
+    miss_rate: Annotated[
+        float, typer.Option(help="The share of inputs whose probability may lie outside.")
+    ] = 0.1,
+    probs_col: Annotated[
+        str | None, typer.Option(help="Predicted probability. Default: as calibrated.")
+    ] = None,
+    variance_col: Annotated[
+        str | None, typer.Option(help="Its stated variance. Default: as calibrated.")
+    ] = None,
+    lower_col: Annotated[str, typer.Option(help="Name of the column of lower ends.")] = "lower",
+    upper_col: Annotated[str, typer.Option(help="Name of the column of upper ends.")] = "upper",
+    clip: Annotated[bool, typer.Option(help="Cut the intervals to [0, 1].")] = True,
+) -> None:
+    """Add guaranteed intervals for the true probability to a file of predictions."""
+    with user_errors():
+        from secondguess.cli.added_columns import write_added
+        from secondguess.cli.columns import Chunk, open_columns, require
+
+        inflation, names = _read_record(calibration)
+        needed = [probs_col or names["probs"], variance_col or names["variance"]]
+        columns = open_columns(file)
+        require(columns, needed)
+
+        def compute(chunk: Chunk, row: int) -> Chunk:
+            _check_predictions(columns.path, chunk, needed, row)
+            found = inflation.interval(chunk[needed[0]], chunk[needed[1]], miss_rate)
+            found = found.clipped() if clip else found
+            return {lower_col: found.lower, upper_col: found.upper}
+
+        num_rows = write_added(columns, out, needed, [lower_col, upper_col], compute)
+    typer.echo(
+        f"wrote {out}: {num_rows:,} rows with intervals at miss rate {miss_rate:g}, "
+        f"guaranteed by a calibration set"
+    )
+
+
+class _Job:
+    """One calibration: the columns to read and how to read rows of them into a stream."""
+
+    def __init__(
+        self, columns: Columns, probs: str, variance: str, responses: list[str], method: Any
+    ) -> None:
+        self.columns, self.method = columns, method
+        self.probs, self.variance, self.responses = probs, variance, responses
+
+    def run(
+        self, min_variance: float | None, failure_rate: float, miss_rate: float, workers: int
+    ) -> VarianceInflation:
+        from secondguess.theory.checks import check_rate
+
+        check_rate("failure rate", failure_rate)
+        check_rate("miss rate", miss_rate)
+        first = 0
+        if min_variance is None:
+            min_variance, first = self._select(failure_rate, miss_rate)
+        with _progress(self.columns.path.name) as progress:
+            if workers == 1:
+                stream = self.read(min_variance, first, None, first, progress)
+            else:
+                stream = self._read_in_processes(min_variance, first, workers, progress)
+        if not stream.products.num_rows:
+            raise ValueError(f"{self.columns.path} has no rows to calibrate on.")
+        return stream.result(failure_rate)
+
+    def read(
+        self,
+        min_variance: float,
+        start: int,
+        stop: int | None,
+        first: int,
+        advance: Callable[[int], None] = lambda rows: None,
+    ) -> InflationStream:
+        """Rows start to stop, as part of a stream that begins at row `first` of the file."""
+        from secondguess.theory.calibration import InflationStream
+
+        stream = InflationStream(
+            min_variance=min_variance, num_responses=len(self.responses), method=self.method
+        )
+        row = start
+        for probs, variance, responses in self._rows(start, stop):
+            with self._naming_columns(first):
+                stream.update(probs, variance, responses, start=row - first)
+            row += len(probs)
+            advance(len(probs))
+        return stream
+
+    def _rows(self, start: int, stop: int | None):
+        import numpy as np
+
+        names = [self.probs, self.variance, *self.responses]
+        for chunk in self.columns.chunks(names, start, stop):
+            # Stacked by column, so that each stays contiguous.
+            responses = np.stack([chunk[name] for name in self.responses]).T
+            yield chunk[self.probs], chunk[self.variance], responses
+
+    def _select(self, failure_rate: float, miss_rate: float) -> tuple[float, int]:
+        import numpy as np
+
+        from secondguess.theory.min_variance import select_min_variance
+
+        total = self.columns.count_rows()
+        size = min(int(SELECTION_SHARE * total), MAX_SELECTION_ROWS)
+        if not size:
+            raise ValueError(
+                f"{self.columns.path} has {total} rows, too few to choose a min-variance on a "
+                f"fifth of them; give --min-variance."
+            )
+        parts = zip(*self._rows(0, size), strict=True)
+        probs, variance, responses = (np.concatenate(part) for part in parts)
+        with self._naming_columns(0):
+            chosen = select_min_variance(
+                probs,
+                variance,
+                responses,
+                num_calibration_rows=total - size,
+                failure_rate=failure_rate,
+                miss_rate=miss_rate,
+                method=self.method,
+            )
+        return chosen, size
+
+    def _read_in_processes(
+        self, min_variance: float, first: int, workers: int, advance: Callable[[int], None]
+    ) -> InflationStream:
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        total = self.columns.count_rows()
+        cuts = [first + (total - first) * i // workers for i in range(workers + 1)]
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            tasks = [
+                pool.submit(self.read, min_variance, start, stop, first)
+                for start, stop in pairwise(cuts)
+            ]
+            streams = [task.result() for task in tasks]
+        for stream in streams[1:]:
+            streams[0].merge(stream)
+        advance(total - first)
+        return streams[0]
+
+    @contextmanager
+    def _naming_columns(self, first: int):
+        """Say file, column and row of the file where the library says argument and position."""
+        from secondguess.theory.calibration import BadRowError
+
+        try:
+            yield
+        except BadRowError as error:
+            name = {"probs": self.probs, "variance": self.variance}.get(error.argument)
+            name = self.responses[error.column or 0] if name is None else name
+            raise ValueError(
+                f"{self.columns.path}: column {name!r}, row {first + error.row} {error.problem}"
+            ) from None
+
+
+def _check_predictions(path: Path, chunk: dict[str, Any], needed: list[str], row: int) -> None:
+    import numpy as np
+
+    probs, variance = (np.asarray(chunk[name], dtype=np.float64) for name in needed)
+    checks = [
+        (needed[0], probs, ~((probs >= 0) & (probs <= 1)), "a probability in [0, 1]"),
+        (needed[1], variance, ~np.isfinite(variance), "a finite number"),
+    ]
+    for name, values, bad, expected in checks:
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise ValueError(
+                f"{path}: column {name!r}, row {row + at} is {values[at].item()!r}; "
+                f"expected {expected}."
+            )
+
+
+def _as_record(inflation: VarianceInflation, probs: str, variance: str) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from secondguess import __version__
+
+    return {
+        "kind": KIND,
+        "version": __version__,
+        "columns": {"probs": probs, "variance": variance},
+        "value": inflation.value,
+        "clipped": inflation.clipped,
+        "inflation": asdict(inflation),
+    }
+
+
+def _read_record(path: Path) -> tuple[VarianceInflation, dict[str, str]]:
+    from secondguess.theory.calibration import VarianceInflation
+
+    try:
+        record = json.loads(path.read_text())
+        if record["kind"] != KIND:
+            raise ValueError
+        return VarianceInflation(**record["inflation"]), record["columns"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(
+            f"{path} is not a calibration; expected a file that 'secondguess calibrate' wrote."
+        ) from None
+
+
+@contextmanager
+def _progress(name: str):
+    """A bar on standard error while somebody is watching; yields `advance(rows)`."""
+    if not sys.stderr.isatty():
+        yield lambda rows: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}  {task.completed:,.0f} rows"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(name, total=None)
+        yield lambda rows: bar.advance(task, rows)
