@@ -33,9 +33,13 @@ from secondguess.theory.records import Interval
 
 
 def squared_error_estimate(
-    probs: ArrayLike, counts: ArrayLike, *, subclass_probs: ArrayLike | None = None
+    probs: ArrayLike,
+    counts: ArrayLike | None = None,
+    *,
+    true_probs: ArrayLike | None = None,
+    subclass_probs: ArrayLike | None = None,
 ) -> FloatArray:
-    """An unbiased estimate of (probs - p(y|x))^2 from the annotations of each row.
+    """An unbiased estimate of (probs - p(y|x))^2 from annotations; exact from known probabilities.
 
     `p_hat^2 - 2 p_hat k/K + k(k-1)/(K(K-1))`, where k of the K annotations chose the class; with
     sub-classes, the two shares are multiplied by `p(y'|y)` and by its square. Unbiased means that
@@ -45,11 +49,16 @@ def squared_error_estimate(
     array([[0., 0.]])
     >>> squared_error_estimate([0.25], [[1, 3]])  # one event: (absent, present)
     array([0.1875])
+    >>> squared_error_estimate([0.25], true_probs=[0.5])
+    array([0.0625])
 
     Returns:
         The shape of `probs`.
     """
     predicted = as_probs("probs", probs)
+    _check_one_truth(counts, true_probs)
+    if counts is None:
+        return (predicted - _as_true_probs(predicted, true_probs)) ** 2
     first, second = _annotation_moments(predicted, counts, subclass_probs)
     # p_hat^2 - 2 p_hat m1 + m2 in place: with 10^7 rows each temporary is 80 MB.
     first *= -2
@@ -57,25 +66,6 @@ def squared_error_estimate(
     first *= predicted
     first += second
     return first
-
-
-def squared_errors(
-    probs: ArrayLike,
-    counts: ArrayLike | None = None,
-    *,
-    true_probs: ArrayLike | None = None,
-    subclass_probs: ArrayLike | None = None,
-) -> FloatArray:
-    """(probs - p(y|x))^2, estimated from counts or exact from known probabilities.
-
-    >>> squared_errors([0.25], true_probs=[0.5])
-    array([0.0625])
-    """
-    _check_one_truth(counts, true_probs)
-    if counts is not None:
-        return squared_error_estimate(probs, counts, subclass_probs=subclass_probs)
-    predicted = as_probs("probs", probs)
-    return (predicted - _as_true_probs(predicted, true_probs)) ** 2
 
 
 def empirical_probs(
@@ -123,7 +113,9 @@ def grouping_error(
     >>> grouping_error([[0.5, 0.5], [0.5, 0.5]], true_probs=[[0.75, 0.25], [0.25, 0.75]])
     0.125
     """
-    errors = squared_errors(probs, counts, true_probs=true_probs, subclass_probs=subclass_probs)
+    errors = squared_error_estimate(
+        probs, counts, true_probs=true_probs, subclass_probs=subclass_probs
+    )
     return float(errors.sum() / len(errors))
 
 

@@ -24,7 +24,7 @@ from secondguess.theory.checks import (
     fail_at,
     same_shape,
 )
-from secondguess.theory.metrics import empirical_probs, squared_errors
+from secondguess.theory.metrics import empirical_probs, squared_error_estimate
 
 NUM_BINS = 100
 
@@ -243,7 +243,9 @@ def _second_order_rows(
     probs, variance, counts, true_probs, subclass_probs
 ) -> tuple[FloatArray, FloatArray]:
     var = as_floats("variance", variance)
-    errors = squared_errors(probs, counts, true_probs=true_probs, subclass_probs=subclass_probs)
+    errors = squared_error_estimate(
+        probs, counts, true_probs=true_probs, subclass_probs=subclass_probs
+    )
     same_shape(probs=errors, variance=var)
     return var, errors
 
