@@ -28,6 +28,14 @@ _SHARE_OF_MEAN = 0.25
 class CalibratedLowerBound:
     """Bounds on the first two moments of Z = (p(1|X) - probs) / sqrt(max(variance, min_variance)).
 
+    >>> inflation = VarianceInflation(
+    ...     upper_bound=1.0, mean=0.9, min_variance=0.01, failure_rate=0.0375, method="betting",
+    ...     num_rows=1000, num_responses=2, num_negative_variances=0,
+    ... )
+    >>> bound = CalibratedLowerBound(inflation, mean_error=0.0, failure_rate=0.05)
+    >>> float(bound.lower_bound(0.5, 0.01, miss_rate=0.2))
+    0.3
+
     Attributes:
         inflation: the upper bound on E[Z²], with its share of the failure rate.
         mean_error: the lower bound on E[Z], with the rest of it.

@@ -27,6 +27,13 @@ from secondguess.theory.records import Interval, RestsOn
 class ClassInflations:
     """One variance inflation a class, guaranteed together.
 
+    >>> one = VarianceInflation(
+    ...     upper_bound=1.0, mean=0.9, min_variance=0.01, failure_rate=0.025, method="betting",
+    ...     num_rows=1000, num_responses=2, num_negative_variances=0,
+    ... )
+    >>> ClassInflations((one, one)).interval([[0.5, 0.5]], [[0.01, 0.04]], miss_rate=0.25).lower
+    array([[0.3, 0.1]])
+
     Attributes:
         inflations: in the order of the classes.
     """
@@ -112,6 +119,13 @@ def fit_by_class(
 @dataclass(frozen=True, slots=True)
 class BinInflations:
     """One variance inflation a bin of the model's output, guaranteed together.
+
+    >>> one = VarianceInflation(
+    ...     upper_bound=1.0, mean=0.9, min_variance=0.01, failure_rate=0.025, method="betting",
+    ...     num_rows=1000, num_responses=2, num_negative_variances=0,
+    ... )
+    >>> BinInflations((one, one)).interval([0.5], [0.01], bins=[1], miss_rate=0.25).upper
+    array([0.7])
 
     Attributes:
         inflations: in the order of the bins.
