@@ -77,7 +77,7 @@ def test_intervals_of_a_wrong_predictor_cover(method):
         assert interval.contains(true_probs).mean() >= 1 - miss_rate
         raised = np.maximum(variance, 0.004)
         radius = np.sqrt(inflation.value * raised / miss_rate)
-        assert interval.lower == pytest.approx(probs - radius, abs=1e-12)
+        np.testing.assert_allclose(interval.lower, probs - radius, rtol=0, atol=1e-12)
 
 
 def test_the_record_says_what_was_seen():

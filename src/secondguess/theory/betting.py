@@ -25,6 +25,9 @@ from secondguess.theory.checks import FloatArray
 NUM_CELLS = 8192
 """Cells of the histogram, at most."""
 
+MAX_STAKE = 0.95
+"""A single value costs no more than this share of the wealth."""
+
 _BLOCK_BITS = 2  # 2**2 blocks to a doubling of the stream
 _PIECE = 1 << 16  # rows a pass: the scratch arrays stay in cache
 
@@ -99,52 +102,57 @@ class Grid:
         >>> grid.points, grid.split(np.array([-1.0, 0.25, 2.0]))
         (array([-1.,  0.,  1.,  2.]), array([1.  , 0.75, 0.25, 1.  ]))
         """
-        counts = np.zeros(self.num_points, dtype=np.int64)
-        shares = np.zeros(self.num_points)
-        scratch = np.empty((2, min(len(values), _PIECE)))
-        cells = np.empty(scratch.shape[1], dtype=np.intp)
-        for start in range(0, len(values), _PIECE):
-            piece = values[start : start + _PIECE]
-            position, floor = scratch[:, : len(piece)]
-            cell = cells[: len(piece)]
-            np.multiply(piece, 1 / self.step, out=position)
-            np.floor(position, out=floor)
-            np.subtract(position, floor, out=position)
-            np.subtract(floor, self.first, out=floor)
-            np.copyto(cell, floor, casting="unsafe")
-            counts += np.bincount(cell, minlength=self.num_points)
-            shares += np.bincount(cell, weights=position, minlength=self.num_points)
-        weights = counts - shares
+        share = values * (1 / self.step)
+        floor = np.floor(share)
+        share -= floor
+        floor -= self.first
+        cell = floor.astype(np.intp)
+        weights = np.bincount(cell, minlength=self.num_points).astype(np.float64)
+        shares = np.bincount(cell, weights=share, minlength=self.num_points)
+        weights -= shares
         weights[1:] += shares[:-1]
         return weights
 
 
 @dataclass(slots=True)
 class Block:
-    """What a block of rows leaves behind: its size, its two sums and its histogram.
+    """What a block of rows leaves behind: its size, its sums and its histogram.
 
     Attributes:
         count: how many rows were added.
         total: the sum of their values.
         squares: the sum of their squares.
+        cubes: the sum of their cubes.
         weights: the weight on each grid point; empty for methods that need no histogram.
     """
 
     count: int = 0
     total: float = 0.0
     squares: float = 0.0
+    cubes: float = 0.0
     weights: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    def read(self, values: FloatArray, grid: Grid | None) -> None:
+        """Add rows, a piece at a time."""
+        for start in range(0, len(values), _PIECE):
+            piece = values[start : start + _PIECE]
+            powers = piece * piece
+            squares = float(powers.sum())
+            powers *= piece
+            weights = np.zeros(0) if grid is None else grid.split(piece)
+            self.add(Block(len(piece), float(piece.sum()), squares, float(powers.sum()), weights))
 
     def add(self, other: Block) -> None:
         """Join the rows of another block to this one."""
         self.count += other.count
         self.total += other.total
         self.squares += other.squares
+        self.cubes += other.cubes
         self.weights = self.weights + other.weights if self.weights.size else other.weights
 
     def mirrored(self) -> Block:
         """The block of the negated values."""
-        return Block(self.count, -self.total, self.squares, self.weights[::-1])
+        return Block(self.count, -self.total, self.squares, -self.cubes, self.weights[::-1])
 
 
 def stakes(
@@ -152,11 +160,12 @@ def stakes(
 ) -> FloatArray:
     """The fraction of the wealth at stake in each block, from the sums of earlier blocks only.
 
-    With v the variance of the values in units of (top - mean)², a bound that rests on n rows is
-    tightest near the stake q - 2q²/3 for small q = sqrt(2 log_level / (n v)), and near 1 for large
-    q, if the values far from the mean lie above it (the case that costs most). The rational
-    function below has both limits. The variance starts from one pretended row at distance
-    (top - mean) / 2, and n is the whole stream for one look, or t log(1 + t) for any time.
+    Any such rule gives a valid bound; this one aims at a tight one. With v the variance of the
+    values and d the mean distance above the mean at which it arises (third over second central
+    moment), both in units of top - mean, a bound that rests on n rows is tightest near the stake
+    k = q - 2 d q² / 3 for small q = sqrt(2 log_level / (n v)), and k d nears 1 for large q. The
+    rational function below has both limits. The moments start from one pretended row, a quarter of
+    one at the top; n is the whole stream for one look, or t log(1 + t) for any time.
 
     Args:
         blocks: in the order of the stream, without gaps.
@@ -165,17 +174,17 @@ def stakes(
         log_level: log(1 / failure_rate).
         anytime: whether the bound will be looked at repeatedly.
     """
-    counts = np.array([block.count for block in blocks], dtype=np.float64)
-    earlier = np.cumsum(counts) - counts
-    total = np.cumsum([0.0, *(block.total for block in blocks[:-1])])
-    squares = np.cumsum([0.0, *(block.squares for block in blocks[:-1])])
-    reach = top - ((bottom + top) / 2 + total) / (earlier + 1)
-    spread = np.maximum(squares - total**2 / np.maximum(earlier, 1), 0.0)
-    variance = (0.25 + spread / reach**2) / (earlier + 1)
-    horizon = (earlier + 1) * np.log(earlier + 2) if anytime else counts.sum()
-    q = np.sqrt(2 * log_level / (horizon * variance))
-    gain = q + q**2 / 3
-    return gain / (1 + gain)
+    sums = np.array([(b.count, b.total, b.squares, b.cubes) for b in blocks], dtype=np.float64)
+    rows, total, squares, cubes = (np.cumsum(sums, axis=0) - sums).T
+    mean = total / np.maximum(rows, 1)
+    reach = top - ((bottom + top) / 2 + total) / (rows + 1)
+    second = np.maximum(squares - total * mean, 0.0) / reach**2 + 0.25
+    third = (cubes - 3 * squares * mean + 2 * total * mean**2) / reach**3 + 0.25
+    distance = np.clip(third / second, 0.05, 1.0)
+    horizon = (rows + 1) * np.log(rows + 2) if anytime else sums[:, 0].sum()
+    scaled = distance * np.sqrt(2 * log_level * (rows + 1) / (horizon * second))
+    gain = scaled + scaled**2 / 3
+    return np.minimum(gain / (1 + gain) / distance, MAX_STAKE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ def fit_by_bin(
     ...     probs, variance, responses, bins, num_bins=2, min_variance=0.02, failure_rate=0.05
     ... )
     >>> [round(inflation.value, 2) for inflation in fitted.inflations]
-    [1.2, 1.31]
+    [1.19, 1.31]
 
     Args:
         probs: predicted probability of response 1, shape `(n,)`.

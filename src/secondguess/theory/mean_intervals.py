@@ -161,7 +161,8 @@ class BoundedMean:
         while len(chunk):
             index = block_of(row)
             part = chunk[: block_start(index + 1) - row]
-            self._blocks.setdefault(index, Block()).add(self._summary(part))
+            grid = self._grid if self.method == "betting" else None
+            self._blocks.setdefault(index, Block()).read(part, grid)
             chunk, row = chunk[len(part) :], row + len(part)
         self._end = max(self._end, end)
 
@@ -231,10 +232,6 @@ class BoundedMean:
     @property
     def _width(self) -> float:
         return self.high - self.low
-
-    def _summary(self, values: FloatArray) -> Block:
-        weights = self._grid.split(values) if self.method == "betting" else np.zeros(0)
-        return Block(len(values), float(values.sum()), float((values * values).sum()), weights)
 
     def _check_range(self, chunk: FloatArray, row: int) -> None:
         # A NaN makes both comparisons false.
