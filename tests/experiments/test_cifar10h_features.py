@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from secondguess.experiments.cifar10h.features import FrozenEfficientNet, frozen_features
+
+
+class MeanLevels(nn.Module):
+    """Stands for the network; counts its calls."""
+
+    digest, image_size, calls = "weights", 32, 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.calls += 1
+        return images.float().mean(dim=(2, 3))
+
+
+@pytest.fixture
+def images() -> np.ndarray:
+    return np.random.default_rng(0).integers(256, size=(10, 3, 8, 8), dtype=np.uint8)
+
+
+def test_features_are_computed_once(images: np.ndarray, tmp_path: Path) -> None:
+    extractor = MeanLevels()
+    first = frozen_features(images, cache_dir=tmp_path, extractor=extractor, chunk=4)
+    again = frozen_features(images, cache_dir=tmp_path, extractor=extractor)
+    assert extractor.calls == 3
+    assert first.equal(again)
+    expected = torch.from_numpy(images).float().mean(dim=(2, 3))
+    torch.testing.assert_close(first, expected, rtol=1e-3, atol=0)  # half precision on disk
+
+
+@pytest.mark.parametrize("change", ["one pixel", "order", "weights", "size"])
+def test_a_stale_cache_is_never_used(images: np.ndarray, tmp_path: Path, change: str) -> None:
+    extractor = MeanLevels()
+    frozen_features(images, cache_dir=tmp_path, extractor=extractor)
+    if change == "one pixel":
+        images[3, 1, 4, 4] ^= 1
+    elif change == "order":
+        images = images[::-1]
+    elif change == "weights":
+        extractor.digest = "other weights"
+    else:
+        extractor.image_size = 64
+    frozen_features(images, cache_dir=tmp_path, extractor=extractor)
+    assert extractor.calls == 2
+
+
+def test_a_killed_pass_leaves_no_file(images: np.ndarray, tmp_path: Path) -> None:
+    def killed(done: int, total: int) -> None:
+        if done < total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        frozen_features(images, cache_dir=tmp_path, extractor=MeanLevels(), chunk=4, show=killed)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_network_is_frozen_and_gives_1280_features(images: np.ndarray) -> None:
+    pytest.importorskip("efficientnet_lite_pytorch")
+    network = FrozenEfficientNet(image_size=32)
+    features = network(torch.from_numpy(images[:2]))
+    assert features.shape == (2, 1280)
+    assert not any(parameter.requires_grad for parameter in network.parameters())
+    # Batch statistics are those of the pretraining: a row does not depend on its neighbours.
+    torch.testing.assert_close(network(torch.from_numpy(images[:1])), features[:1])
