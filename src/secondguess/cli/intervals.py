@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
-from contextlib import contextmanager
 from enum import StrEnum
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -17,15 +13,11 @@ from secondguess.cli.atomic import replacing
 from secondguess.cli.errors import user_errors
 
 if TYPE_CHECKING:
-    from secondguess.cli.columns import Columns
-    from secondguess.theory.calibration import InflationStream, VarianceInflation
+    from secondguess.theory.calibration import VarianceInflation
+    from secondguess.theory.mean_intervals import MeanMethod
 
 KIND = "secondguess variance inflation"
 """What a calibration file says it is."""
-
-SELECTION_SHARE = 0.2
-MAX_SELECTION_ROWS = 1_000_000
-# Without --min-variance the first rows choose it: a fifth of them, and no more than fit in memory.
 
 
 class Method(StrEnum):
@@ -75,6 +67,7 @@ def calibrate(
     the true probability for all but the miss rate of new inputs, whatever the predictor.
     """
     with user_errors():
+        from secondguess.cli.calibration_job import CalibrationJob
         from secondguess.cli.columns import open_columns, require
 
         response_names = [name.strip() for name in response_cols.split(",") if name.strip()]
@@ -84,7 +77,13 @@ def calibrate(
             )
         columns = open_columns(file)
         require(columns, [probs_col, variance_col, *response_names])
-        job = _Job(columns, probs_col, variance_col, response_names, method.value)
+        job = CalibrationJob(
+            columns=columns,
+            probs=probs_col,
+            variance=variance_col,
+            responses=response_names,
+            method=cast("MeanMethod", method.value),
+        )
         inflation = job.run(min_variance, failure_rate, miss_rate, workers)
         record = _as_record(inflation, probs_col, variance_col)
         with replacing(out) as partial:
@@ -148,125 +147,6 @@ def intervals(
     )
 
 
-class _Job:
-    """One calibration: the columns to read and how to read rows of them into a stream."""
-
-    def __init__(
-        self, columns: Columns, probs: str, variance: str, responses: list[str], method: Any
-    ) -> None:
-        self.columns, self.method = columns, method
-        self.probs, self.variance, self.responses = probs, variance, responses
-
-    def run(
-        self, min_variance: float | None, failure_rate: float, miss_rate: float, workers: int
-    ) -> VarianceInflation:
-        from secondguess.theory.checks import check_rate
-
-        check_rate("failure rate", failure_rate)
-        check_rate("miss rate", miss_rate)
-        first = 0
-        if min_variance is None:
-            min_variance, first = self._select(failure_rate, miss_rate)
-        with _progress(self.columns.path.name) as progress:
-            if workers == 1:
-                stream = self.read(min_variance, first, None, first, progress)
-            else:
-                stream = self._read_in_processes(min_variance, first, workers, progress)
-        if not stream.products.num_rows:
-            raise ValueError(f"{self.columns.path} has no rows to calibrate on.")
-        return stream.result(failure_rate)
-
-    def read(
-        self,
-        min_variance: float,
-        start: int,
-        stop: int | None,
-        first: int,
-        advance: Callable[[int], None] = lambda rows: None,
-    ) -> InflationStream:
-        """Rows start to stop, as part of a stream that begins at row `first` of the file."""
-        from secondguess.theory.calibration import InflationStream
-
-        stream = InflationStream(
-            min_variance=min_variance, num_responses=len(self.responses), method=self.method
-        )
-        row = start
-        for probs, variance, responses in self._rows(start, stop):
-            with self._naming_columns(first):
-                stream.update(probs, variance, responses, start=row - first)
-            row += len(probs)
-            advance(len(probs))
-        return stream
-
-    def _rows(self, start: int, stop: int | None):
-        import numpy as np
-
-        names = [self.probs, self.variance, *self.responses]
-        for chunk in self.columns.chunks(names, start, stop):
-            # Stacked by column, so that each stays contiguous.
-            responses = np.stack([chunk[name] for name in self.responses]).T
-            yield chunk[self.probs], chunk[self.variance], responses
-
-    def _select(self, failure_rate: float, miss_rate: float) -> tuple[float, int]:
-        import numpy as np
-
-        from secondguess.theory.min_variance import select_min_variance
-
-        total = self.columns.count_rows()
-        size = min(int(SELECTION_SHARE * total), MAX_SELECTION_ROWS)
-        if not size:
-            raise ValueError(
-                f"{self.columns.path} has {total} rows, too few to choose a min-variance on a "
-                f"fifth of them; give --min-variance."
-            )
-        parts = zip(*self._rows(0, size), strict=True)
-        probs, variance, responses = (np.concatenate(part) for part in parts)
-        with self._naming_columns(0):
-            chosen = select_min_variance(
-                probs,
-                variance,
-                responses,
-                num_calibration_rows=total - size,
-                failure_rate=failure_rate,
-                miss_rate=miss_rate,
-                method=self.method,
-            )
-        return chosen, size
-
-    def _read_in_processes(
-        self, min_variance: float, first: int, workers: int, advance: Callable[[int], None]
-    ) -> InflationStream:
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-
-        total = self.columns.count_rows()
-        cuts = [first + (total - first) * i // workers for i in range(workers + 1)]
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            tasks = [
-                pool.submit(self.read, min_variance, start, stop, first)
-                for start, stop in pairwise(cuts)
-            ]
-            streams = [task.result() for task in tasks]
-        for stream in streams[1:]:
-            streams[0].merge(stream)
-        advance(total - first)
-        return streams[0]
-
-    @contextmanager
-    def _naming_columns(self, first: int):
-        """Say file, column and row of the file where the library says argument and position."""
-        from secondguess.theory.calibration import BadRowError
-
-        try:
-            yield
-        except BadRowError as error:
-            name = {"probs": self.probs, "variance": self.variance}.get(error.argument)
-            name = self.responses[error.column or 0] if name is None else name
-            raise ValueError(
-                f"{self.columns.path}: column {name!r}, row {first + error.row} {error.problem}"
-            ) from None
-
-
 def _check_predictions(path: Path, chunk: dict[str, Any], needed: list[str], row: int) -> None:
     import numpy as np
 
@@ -311,24 +191,3 @@ def _read_record(path: Path) -> tuple[VarianceInflation, dict[str, str]]:
         raise ValueError(
             f"{path} is not a calibration; expected a file that 'secondguess calibrate' wrote."
         ) from None
-
-
-@contextmanager
-def _progress(name: str):
-    """A bar on standard error while somebody is watching; yields `advance(rows)`."""
-    if not sys.stderr.isatty():
-        yield lambda rows: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}  {task.completed:,.0f} rows"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(name, total=None)
-        yield lambda rows: bar.advance(task, rows)

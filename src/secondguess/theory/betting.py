@@ -230,9 +230,10 @@ class Wealth:
         gains = self.stakes * ((mean - self.points) / reach)
         # The linear part comes from the exact sums: the histogram enters at second order only.
         linear = (self.staked * mean - self.staked_total) / reach
-        curved = self.weights @ (np.log1p(gains) - gains)
-        slope = (self.weights * self.stakes) @ ((self.top - self.points) / (1 + gains)) / reach**2
-        return linear + float(curved), float(slope)
+        # Sums, not dot products: BLAS would start threads for them and add in no fixed order.
+        curved = (self.weights * (np.log1p(gains) - gains)).sum()
+        slope = (self.weights * self.stakes * (self.top - self.points) / (1 + gains)).sum()
+        return linear + float(curved), float(slope) / reach**2
 
     def crossing(self, log_level: float, *, start: float) -> float:
         """The candidate where the log-wealth reaches a level; `top` if it never does.
