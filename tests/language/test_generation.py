@@ -1,0 +1,224 @@
+"""Sampling with scores, and answers that are exact on a language small enough to enumerate."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from language.models import FAMILIES, network_of, pair_model, ragged_texts
+from language.table_network import SPELLINGS, table_model
+from worlds import World, random_world, two_point
+
+from secondguess.language.formatting import Layout, Prompt
+from secondguess.language.generation import Sampling, Strategy, answer, sample
+from secondguess.language.model import PairModel
+from secondguess.language.scoring import score, totals
+from secondguess.theory.cheating import joint_scores
+from secondguess.theory.decoding import rejection_sample, selective_filter, top1_search
+from secondguess.theory.records import RestsOn, SelfCheatScores
+
+LAYOUTS: tuple[Layout, ...] = ("positions", "padded")
+
+
+def prompts_of(count: int) -> list[str]:
+    return ragged_texts(np.random.default_rng(2), count // 4, 9) * 4
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("family", [*FAMILIES, "mistral"])
+@pytest.mark.parametrize(
+    "sampling", [None, Sampling(temperature=0.7, top_k=9, top_p=0.9, min_probability=0.005)]
+)
+def test_samples_carry_the_scores_of_the_model_at_temperature_1(
+    family: str, layout: Layout, sampling: Sampling | None
+) -> None:
+    model = pair_model(family, dtype=torch.float64, layout=layout, separator="w5")
+    prompts = prompts_of(24)
+    drawn = sample(model, prompts, rng=np.random.default_rng(0), sampling=sampling, batch_size=10)
+    scored = score(model, prompts, [list(each.tokens) for each in drawn])
+    if sampling is None:
+        assert len({len(each.tokens) for each in drawn}) > 1
+    for ours, expected in zip(drawn, scored, strict=True):
+        assert ours == expected
+        assert ours.text == expected.text
+        np.testing.assert_allclose(ours.log_marginal, expected.log_marginal, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(
+            ours.log_self_conditional, expected.log_self_conditional, rtol=0, atol=1e-10
+        )
+
+
+def test_the_batch_size_does_not_change_the_samples() -> None:
+    model = pair_model("qwen2", dtype=torch.float64)
+    prompts = prompts_of(24)
+    one, many = (
+        sample(model, prompts, rng=np.random.default_rng(0), batch_size=size) for size in (1, 24)
+    )
+    assert one == many
+
+
+def test_greedy_sampling_is_what_generate_gives() -> None:
+    network: Any = network_of("llama")
+    model = pair_model("llama")
+    prompts = ["w1 w2 w3", "w4 w5 w6"]
+    drawn = sample(model, prompts, rng=np.random.default_rng(0), sampling=Sampling(top_k=1))
+    ids = torch.tensor([model.formatter.prompt_tokens(prompt) for prompt in prompts])
+    generated = network.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=11,
+        eos_token_id=0,
+        pad_token_id=0,
+    )[:, ids.shape[1] :].tolist()
+    for ours, theirs in zip(drawn, generated, strict=True):
+        kept = theirs[: theirs.index(0)] if 0 in theirs else theirs
+        assert list(ours.tokens[:-1]) == kept
+
+
+def test_no_token_below_the_cut_off_and_no_empty_response() -> None:
+    model = pair_model("gpt2", response_length=4)
+    plain, cut = (
+        sample(model, ["w1"] * 200, rng=np.random.default_rng(0), sampling=sampling, batch_size=200)
+        for sampling in (Sampling(), Sampling(min_probability=0.02))
+    )
+    for drawn in (plain, cut):
+        assert {len(each.tokens) for each in drawn} <= {2, 3, 4}
+    # The second token is the first that is chosen freely: behind the prompt the end is not allowed.
+    lowest = [min(each.log_marginal[1] for each in drawn) for drawn in (plain, cut)]
+    assert lowest[0] < np.log(0.02) <= lowest[1]
+
+
+@pytest.mark.statistical
+def test_samples_follow_the_models_distribution() -> None:
+    model = table_model(two_point(), "positions")
+    num_samples = 4000
+    drawn = sample(
+        model, ["x0"] * num_samples, rng=np.random.default_rng(0), batch_size=num_samples
+    )
+    counts = Counter(each.text for each in drawn)
+    expected = two_point().calibrated_joint()[0].sum(axis=1)
+    for text, prob in zip(SPELLINGS, expected, strict=False):
+        # Six standard deviations: false alarms below 1e-8 for the three responses together.
+        assert abs(counts[text] - num_samples * prob) < 6 * np.sqrt(num_samples * prob)
+    assert set(counts) == {text for text, prob in zip(SPELLINGS, expected, strict=False) if prob}
+
+
+def some_worlds() -> list[World]:
+    rng = np.random.default_rng(11)
+    random = [
+        random_world(rng, num_inputs=6, num_classes=5, num_groups=3, sparsity=sparsity)
+        for sparsity in (0.0, 0.5)
+    ]
+    return [two_point(), *random]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("index", range(3))
+def test_scores_of_an_enumerable_language_equal_the_table(index: int, layout: Layout) -> None:
+    world = some_worlds()[index]
+    model = table_model(world, layout)
+    expected = joint_scores(world.calibrated_joint())
+    spelled = SPELLINGS[: world.num_classes]
+    for row in range(len(world.input_probs)):
+        possible = np.isfinite(expected.log_marginal[row])
+        texts = [text for text, flag in zip(spelled, possible, strict=True) if flag]
+        found = totals(score(model, [f"x{row}"] * len(texts), texts))
+        for name in ("epistemic_confidence", "epistemic_variance"):
+            np.testing.assert_allclose(
+                getattr(found, name), getattr(expected[row], name)[possible], rtol=0, atol=1e-12
+            )
+
+
+@pytest.mark.parametrize("strategy", ["selective", "rejection", "top1"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("index", range(3))
+def test_answers_equal_the_theory_layers(index: int, layout: Layout, strategy: Strategy) -> None:
+    """The same decoder over the same samples, scored by the table instead of the model."""
+    world = some_worlds()[index]
+    model = table_model(world, layout)
+    table = joint_scores(world.calibrated_joint())
+    rate = float(np.quantile(table.confidence_gap()[np.isfinite(table.log_marginal)], 0.2)) + 1e-9
+    num_candidates = 6
+    prompts = [f"x{row}" for row in range(len(world.input_probs))] * 4
+
+    def sampler(asked: Sequence[Prompt], rng: np.random.Generator) -> list[str]:
+        return [each.text for each in sample(model, asked, rng=rng)]
+
+    def scorer(asked: Sequence[str], texts: Sequence[str]) -> SelfCheatScores:
+        rows = [int(prompt[1:]) for prompt in asked]
+        return table[rows, [SPELLINGS.index(text) for text in texts]]
+
+    options: dict[str, Any] = {
+        "max_hallucination_rate": rate,
+        "rng": np.random.default_rng(3),
+    }
+    if strategy == "selective":
+        expected = selective_filter(prompts, sampler, scorer, **options)
+    elif strategy == "rejection":
+        options["max_attempts"] = num_candidates
+        expected = rejection_sample(prompts, sampler, scorer, **options)
+    else:
+        options["num_candidates"] = num_candidates
+        expected = top1_search(prompts, sampler, scorer, **options)
+    found = answer(
+        model,
+        prompts,
+        rate,
+        strategy=strategy,
+        num_candidates=num_candidates,
+        rng=np.random.default_rng(3),
+    )
+    assert {decision.abstained for decision in found} == {False, True}
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.abstained == theirs.abstained
+        assert ours.num_candidates == theirs.num_candidates
+        assert ours.rests_on == RestsOn.CALIBRATED_PAIRS
+        if ours.response is not None and theirs.response is not None:
+            assert ours.response.text == theirs.response
+            assert ours.bound == pytest.approx(theirs.bound, rel=0, abs=1e-12)
+
+
+def test_answered_rows_hallucinate_no_more_than_their_bounds_say() -> None:
+    """Theorem 4.5 by enumeration: the world is finite, so the rate is exact, not estimated."""
+    world = two_point()
+    model = table_model(world, "positions")
+    joint, rate = world.calibrated_joint(), 0.5
+    answered = made_up = bounds = 0.0
+    for row, input_prob in enumerate(world.input_probs):
+        marginal = joint[row].sum(axis=1)
+        texts = [text for text, p in zip(SPELLINGS, marginal, strict=False) if p > 0]
+        gaps = totals(score(model, [f"x{row}"] * len(texts), texts)).confidence_gap()
+        for text, gap in zip(texts, gaps, strict=True):
+            index = SPELLINGS.index(text)
+            if gap <= rate:
+                weight = input_prob * marginal[index]
+                answered += weight
+                made_up += weight * (world.true_probs[row, index] == 0)
+                bounds += weight * gap
+    assert 0 < made_up / answered <= bounds / answered + 1e-12
+    # In this world the bound is tight.
+    assert made_up / answered == pytest.approx(bounds / answered, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": 0}, "temperature is 0"),
+        ({"top_k": 0}, "top_k is 0"),
+        ({"top_p": 1.5}, "top_p is 1.5"),
+        ({"min_probability": 0.0}, r"min_probability is 0\.0"),
+    ],
+)
+def test_refuses_impossible_sampling(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Sampling(**options)
+
+
+def test_refuses_an_unknown_strategy() -> None:
+    model: PairModel = pair_model("gpt2")
+    with pytest.raises(ValueError, match=r"strategy is 'beam'; expected one of selective"):
+        answer(model, ["w1"], 0.1, strategy="beam", rng=np.random.default_rng(0))  # pyright: ignore
