@@ -105,6 +105,14 @@ def test_loss_is_nats_of_a_pair():
     assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
+def test_prompts_equal_the_formatter():
+    pairs = PiPairs()
+    for offset in (1, 9, 10, 345, 2006, 9999):
+        expected = pairs.layout.formatter.prompt_tokens(question(offset))
+        assert tuple(pairs.prompt_tokens[offset].tolist()) == expected
+    assert len(np.unique(pairs.prompt_tokens, axis=0)) == 9999
+
+
 def test_batches_depend_on_seed_and_step_alone():
     pairs = PiPairs()
     source, again = (pairs.source(batch_size=8, seed=3) for _ in range(2))

@@ -60,9 +60,15 @@ class PiPairs:
     @cached_property
     def prompt_tokens(self) -> IntArray:
         """The tokens of each question by offset, `(10_000, prompt_length)`; row 0 is row 1."""
-        offsets = [1, *range(1, NUM_OFFSETS + 1)]
         formatter = self.layout.formatter
-        return np.array([formatter.prompt_tokens(question(offset)) for offset in offsets])
+        base = np.array(formatter.prompt_tokens(question(1)))
+        ids = formatter.tokenizer.get_vocab()
+        numerals = np.array([ids[numeral] for numeral in "0123456789"])
+        # All questions are alike but for their four numerals: BOS, then "Tell me about digit".
+        offsets = np.arange(NUM_OFFSETS + 1).clip(1)
+        prompts = np.tile(base, (len(offsets), 1))
+        prompts[:, 5:9] = numerals[offsets[:, None] // np.array([1000, 100, 10, 1]) % 10]
+        return prompts
 
     def source(self, *, batch_size: int, seed: int) -> Callable[[int], Batch]:
         """A function from the step to its batch: fresh offsets, two statements about each."""

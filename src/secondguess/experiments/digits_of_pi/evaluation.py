@@ -1,0 +1,214 @@
+"""What a trained model says about digits of pi, and whether it is true (appendix F.3.3).
+
+Two ways to look, with the same metrics: *samples*, as in the paper, and *exact* scores of all 441
+sentences, which have no sampling noise. Axes: a row an offset, a column a sample or a sentence;
+`weights` say how much each entry counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from secondguess.experiments.digits_of_pi.grammar import grammar
+from secondguess.experiments.digits_of_pi.pairs import PiPairs
+from secondguess.experiments.digits_of_pi.questions import digits_at
+from secondguess.language.generation import Sampling, sample
+from secondguess.language.model import PairModel
+from secondguess.theory.checks import FloatArray, IntArray
+from secondguess.theory.records import SelfCheatScores
+
+MALFORMED = -1
+OUTLIER_CONFIDENCE = 1.5
+"""Confidences above this are counted apart: no calibrated model has them."""
+
+SAMPLING = Sampling(min_probability=0.005)
+"""How the paper samples: at temperature 1, tokens below 0.005 cut."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statements:
+    """Statements about digits, their scores, and whether each is true.
+
+    Attributes:
+        offsets: `(n,)`, the digits asked about.
+        columns: `(n, m)`, each statement's column in the grammar, or MALFORMED.
+        num_tokens: `(n, m)`, tokens of each statement, its end included.
+        scores: `(n, m)`, log p(y|x) and log p(y|y,x).
+        weights: `(n, m)`, rows summing to at most one: 1 / m for samples, p(y|x) for exact scores.
+    """
+
+    offsets: IntArray
+    columns: IntArray
+    num_tokens: IntArray
+    scores: SelfCheatScores
+    weights: FloatArray
+
+    @property
+    def is_true(self) -> np.ndarray:
+        """`(n, m)`: whether the grammar can say it about that digit."""
+        table = grammar().probs > 0
+        well_formed = self.columns != MALFORMED
+        return well_formed & table[digits_at(self.offsets)[:, None], self.columns]
+
+    @property
+    def meanings(self) -> IntArray:
+        """`(n, m)`: what each statement says, MALFORMED if nothing."""
+        return np.where(self.columns == MALFORMED, MALFORMED, grammar().meanings[self.columns])
+
+    @property
+    def share_correct(self) -> FloatArray:
+        """`(n,)`: how much of the weight of each digit is on true statements."""
+        return (self.weights * self.is_true).sum(axis=1)
+
+
+def exact_statements(model: PairModel, pairs: PiPairs, offsets: IntArray) -> Statements:
+    """All 441 sentences about each digit, weighted by the model's own p(y|x)."""
+    shape = (len(offsets), len(grammar().sentences))
+    columns = np.broadcast_to(np.arange(shape[1]), shape)
+    tokens = pairs.sentence_tokens[columns.ravel()]
+    log_marginal, log_self_conditional = pairs.layout.log_probs(
+        model.network,
+        np.repeat(pairs.prompt_tokens[offsets], shape[1], axis=0),
+        tokens,
+        tokens,
+    )
+    scores = SelfCheatScores(log_marginal.reshape(shape), log_self_conditional.reshape(shape))
+    return Statements(
+        offsets=offsets,
+        columns=columns,
+        num_tokens=_num_tokens(pairs)[columns],
+        scores=scores,
+        weights=np.exp(scores.log_marginal),
+    )
+
+
+def sampled_statements(
+    model: PairModel,
+    pairs: PiPairs,
+    offsets: IntArray,
+    *,
+    num_samples: int,
+    rng: np.random.Generator,
+    batch_size: int = 2400,
+) -> Statements:
+    """Independent samples of p(y1|x) about each digit, all with equal weight."""
+    prompts = [tuple(pairs.prompt_tokens[offset].tolist()) for offset in offsets]
+    rows = [row for row in range(len(prompts)) for _ in range(num_samples)]
+    separator = len(pairs.layout.formatter.separator)
+    # `sample` adds the separator itself.
+    asked = [prompts[row][: len(prompts[row]) - separator] for row in rows]
+    drawn = sample(model, asked, rng=rng, sampling=SAMPLING, batch_size=batch_size)
+    shape = (len(offsets), num_samples)
+    return Statements(
+        offsets=offsets,
+        columns=columns_of([each.text for each in drawn]).reshape(shape),
+        num_tokens=np.array([len(each.tokens) for each in drawn]).reshape(shape),
+        scores=SelfCheatScores(
+            np.array([each.log_marginal.sum() for each in drawn]).reshape(shape),
+            np.array([each.log_self_conditional.sum() for each in drawn]).reshape(shape),
+        ),
+        weights=np.full(shape, 1 / num_samples),
+    )
+
+
+def columns_of(texts: Sequence[str]) -> IntArray:
+    """The column of each text in the grammar, MALFORMED for what nobody would say.
+
+    >>> columns_of(["It's zero", "It's spelled with 9 letters"])
+    array([ 0, -1])
+    """
+    return np.array([grammar().index.get(text, MALFORMED) for text in texts], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReliabilityBins:
+    """Statements sorted by confidence and cut into bins of equal weight; all arrays `(bins,)`."""
+
+    confidence: FloatArray
+    hallucination_rate: FloatArray
+    weight: FloatArray
+
+
+def reliability_bins(statements: Statements, *, num_bins: int = 10) -> ReliabilityBins:
+    """Mean confidence and hallucination rate by confidence, outliers left out."""
+    confidence, wrong, weights = _flat(statements, confidence_up_to=OUTLIER_CONFIDENCE)
+    order = np.argsort(confidence, kind="stable")
+    # Bin by the middle of each entry's stretch of the cumulative weight.
+    middle = np.cumsum(weights[order]) - weights[order] / 2
+    index = np.minimum((middle / weights.sum() * num_bins).astype(int), num_bins - 1)
+    total = np.bincount(index, weights[order], minlength=num_bins)
+
+    def mean(values: FloatArray) -> FloatArray:
+        return np.bincount(index, (values * weights)[order], minlength=num_bins) / total
+
+    return ReliabilityBins(mean(confidence), mean(wrong), total / weights.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class OverallBound:
+    """The hallucination rate beside what the confidences promised, outliers apart.
+
+    Attributes:
+        hallucination_rate: of statements with confidence up to 1.5.
+        promised_rate: 1 minus the mean confidence of those, confidences clipped at 1.
+        standard_error: of the difference, digits being the independent unit.
+        outlier_share: the weight of statements with confidence above 1.5.
+        outlier_hallucination_rate: how many of those are false.
+        outlier_malformed_share: how many of those are no sentences at all.
+    """
+
+    hallucination_rate: float
+    promised_rate: float
+    standard_error: float
+    outlier_share: float
+    outlier_hallucination_rate: float
+    outlier_malformed_share: float
+
+
+def overall_bound(statements: Statements) -> OverallBound:
+    """Theorem 4.5 on average over everything that the model said."""
+    confidence = statements.scores.epistemic_confidence
+    wrong = ~statements.is_true
+    is_outlier = confidence > OUTLIER_CONFIDENCE
+    weights = np.where(is_outlier, 0.0, statements.weights)
+    promised = 1 - np.minimum(confidence, 1.0)
+    excess = (weights * (wrong - promised)).sum(axis=1)
+    outlier_weights = np.where(is_outlier, statements.weights, 0.0)
+    outlier_total = outlier_weights.sum()
+
+    def among_outliers(flag: np.ndarray) -> float:
+        return float((outlier_weights * flag).sum() / outlier_total) if outlier_total else 0.0
+
+    return OverallBound(
+        hallucination_rate=float((weights * wrong).sum() / weights.sum()),
+        promised_rate=float((weights * promised).sum() / weights.sum()),
+        standard_error=float(excess.std(ddof=1) / np.sqrt(len(excess)) / weights.sum(1).mean()),
+        outlier_share=float(outlier_total / statements.weights.sum()),
+        outlier_hallucination_rate=among_outliers(wrong),
+        outlier_malformed_share=among_outliers(statements.columns == MALFORMED),
+    )
+
+
+def known_digits(statements: Statements, *, share: float = 0.95) -> int:
+    """The largest N such that a share of at least `share` of all about the first N digits is true.
+
+    The rows must be the offsets 1, 2, 3 and so on.
+    """
+    running = np.cumsum(statements.share_correct) / np.arange(1, len(statements.offsets) + 1)
+    return int(np.flatnonzero(running >= share)[-1]) + 1 if (running >= share).any() else 0
+
+
+def _flat(
+    statements: Statements, *, confidence_up_to: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    confidence = statements.scores.epistemic_confidence.ravel()
+    kept = (confidence <= confidence_up_to) & (statements.weights.ravel() > 0)
+    wrong = (~statements.is_true).ravel().astype(np.float64)
+    return confidence[kept], wrong[kept], statements.weights.ravel()[kept]
+
+
+def _num_tokens(pairs: PiPairs) -> IntArray:
+    return 1 + (pairs.sentence_tokens != pairs.layout.formatter.end).sum(axis=1)

@@ -1,0 +1,190 @@
+"""Evaluation on predictors whose calibration is known: one that knows digits, one that does not."""
+
+import numpy as np
+import pytest
+import torch
+
+from secondguess.experiments.digits_of_pi.evaluation import (
+    MALFORMED,
+    Statements,
+    columns_of,
+    exact_statements,
+    known_digits,
+    overall_bound,
+    reliability_bins,
+    sampled_statements,
+)
+from secondguess.experiments.digits_of_pi.grammar import grammar
+from secondguess.experiments.digits_of_pi.pairs import PiPairs
+from secondguess.experiments.digits_of_pi.questions import digits_at
+from secondguess.experiments.digits_of_pi.rankings import (
+    CONFIDENCE,
+    RIVALS,
+    cluster_sizes,
+    curves,
+    ranking_gaps,
+    rate_at,
+)
+from secondguess.language import rankers
+from secondguess.language.model import PairModel
+from secondguess.language.scoring import ScoredResponse, totals
+from secondguess.models.transformer import (
+    SinusoidalTransformerConfig,
+    SinusoidalTransformerForCausalLM,
+)
+from secondguess.theory.records import SelfCheatScores
+
+
+def balanced_offsets(copies: int) -> np.ndarray:
+    """Offsets among which every digit is equally frequent, in order."""
+    digits = digits_at(np.arange(1, 10_000))
+    chosen = [1 + np.flatnonzero(digits == digit)[:copies] for digit in range(10)]
+    return np.sort(np.concatenate(chosen))
+
+
+def knowing(offsets: np.ndarray, num_known: int) -> Statements:
+    """A predictor that knows the first `num_known` rows and takes the rest for any digit."""
+    probs = grammar().probs
+    known = (np.arange(len(offsets)) < num_known)[:, None]
+    marginal = np.where(known, probs[digits_at(offsets)], probs.mean(axis=0))
+    second_moment = np.where(known, probs[digits_at(offsets)] ** 2, (probs**2).mean(axis=0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = SelfCheatScores(
+            np.log(marginal), np.where(marginal > 0, np.log(second_moment / marginal), -np.inf)
+        )
+    columns = np.broadcast_to(np.arange(441), marginal.shape)
+    lengths = np.array([len(sentence.split()) + 1 for sentence in grammar().sentences])
+    return Statements(offsets, columns, lengths[columns], scores, marginal)
+
+
+def test_a_calibrated_predictor_keeps_its_promise_exactly():
+    statements = knowing(balanced_offsets(20), 0)
+    bound = overall_bound(statements)
+    assert bound.hallucination_rate <= bound.promised_rate + 1e-12
+    assert bound.outlier_share == 0
+    bins = reliability_bins(statements, num_bins=5)
+    assert (np.diff(bins.confidence) > -1e-9).all()
+    assert bins.weight.sum() == pytest.approx(1)
+    [single_bin] = reliability_bins(statements, num_bins=1).hallucination_rate
+    assert single_bin == pytest.approx(bound.hallucination_rate)
+    # Statements true of one digit only meet the bound with equality: C = 1/10 and 9/10 are false.
+    single = (grammar().probs > 0).sum(axis=0) == 1
+    confidence = statements.scores.epistemic_confidence
+    np.testing.assert_allclose(confidence[:, single], 0.1, atol=1e-12)
+
+
+def test_known_digits_are_counted():
+    offsets = np.arange(1, 201)
+    statements = knowing(offsets, 100)
+    np.testing.assert_allclose(statements.share_correct[:100], 1)
+    running = np.cumsum(statements.share_correct) / offsets
+    expected = int(np.flatnonzero(running >= 0.95)[-1]) + 1
+    assert known_digits(statements) == expected
+    assert 100 < known_digits(statements) < 112
+    assert known_digits(knowing(offsets, 0)) == 0
+
+
+def test_outliers_are_counted_apart():
+    statements = knowing(balanced_offsets(5), 0)
+    wild = statements.scores.log_self_conditional.copy()
+    wild[:, 0] = statements.scores.log_marginal[:, 0] - 3
+    outlying = Statements(
+        statements.offsets,
+        statements.columns,
+        statements.num_tokens,
+        SelfCheatScores(statements.scores.log_marginal, wild),
+        statements.weights,
+    )
+    bound = overall_bound(outlying)
+    weight = statements.weights[:, 0].mean()
+    assert bound.outlier_share == pytest.approx(weight, rel=1e-9)
+    assert bound.outlier_hallucination_rate == pytest.approx(0.9)  # "It's zero" of balanced digits
+    assert bound.outlier_malformed_share == 0
+
+
+def test_cluster_sizes_count_equal_meanings_in_a_group():
+    meanings = np.array([[4, 4, 7, 4, 4, 4], [MALFORMED, MALFORMED, 2, 2, 2, 1]])
+    np.testing.assert_array_equal(
+        cluster_sizes(meanings, group_size=3), [[2, 2, 1, 3, 3, 3], [1, 1, 1, 2, 2, 1]]
+    )
+    np.testing.assert_array_equal(
+        cluster_sizes(meanings, group_size=6), [[5, 5, 1, 5, 5, 5], [1, 1, 3, 3, 3, 1]]
+    )
+    with pytest.raises(ValueError, match="groups of 4"):
+        cluster_sizes(meanings, group_size=4)
+
+
+def test_rankings_are_those_of_the_language_layer():
+    rng = np.random.default_rng(0)
+    columns = rng.integers(MALFORMED, 60, size=(1, 20))
+    texts = ["gibberish" if c == MALFORMED else grammar().sentences[c] for c in columns[0]]
+    responses = [
+        ScoredResponse(
+            tuple(range(count)), text, np.log(rng.random(count)), np.log(rng.random(count))
+        )
+        for text, count in zip(texts, rng.integers(2, 10, size=20).tolist(), strict=True)
+    ]
+    scores = totals(responses)
+    statements = Statements(
+        np.array([5]),
+        columns,
+        np.array([[len(each.tokens) for each in responses]]),
+        scores[None],
+        np.full((1, 20), 1 / 20),
+    )
+
+    def same(one: ScoredResponse, two: ScoredResponse) -> bool:
+        meaning = grammar().meaning(one.text)
+        return meaning is not None and meaning == grammar().meaning(two.text)
+
+    expected = [
+        rankers.total_log_probability,
+        rankers.mean_token_log_probability,
+        rankers.clustered(same, group_size=10),
+        rankers.clustered(same, group_size=20),
+        rankers.epistemic_confidence(),
+    ]
+    for ranker, gap in zip(expected, ranking_gaps(statements).values(), strict=True):
+        np.testing.assert_allclose(-gap[0], ranker(responses))
+
+
+def test_columns_of_texts():
+    columns = columns_of([*grammar().sentences, "It's", "Sure, zero"])
+    assert columns.tolist() == [*range(441), MALFORMED, MALFORMED]
+
+
+@pytest.fixture(scope="module")
+def random_model() -> tuple[PairModel, PiPairs]:
+    pairs = PiPairs()
+    torch.manual_seed(0)
+    config = SinusoidalTransformerConfig(
+        vocab_size=len(pairs.layout.formatter.tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        bos_token_id=1,
+        eos_token_id=0,
+    )
+    network = SinusoidalTransformerForCausalLM(config).eval()
+    return PairModel(network, pairs.layout.formatter), pairs
+
+
+def test_samples_and_exact_scores_agree_on_the_same_sentence(random_model):
+    model, pairs = random_model
+    offsets = np.array([1, 7])
+    samples = sampled_statements(
+        model, pairs, offsets, num_samples=20, rng=np.random.default_rng(0), batch_size=16
+    )
+    assert samples.columns.shape == (2, 20)
+    assert (samples.columns == MALFORMED).all()  # random weights say nothing sensible
+    assert not samples.is_true.any()
+    assert (samples.num_tokens <= 10).all()
+    exact = exact_statements(model, pairs, offsets)
+    assert exact.weights.shape == (2, 441)
+    assert (exact.weights.sum(axis=1) <= 1).all()
+    gaps = ranking_gaps(samples)
+    assert list(gaps) == [*RIVALS, CONFIDENCE]
+    for curve in curves(samples, gaps, rng=np.random.default_rng(0)).values():
+        assert rate_at(curve, 0.5) == (1.0, 0.0)
