@@ -36,6 +36,7 @@ class BinaryPairHead(nn.Module):
 
     def __init__(self, in_features: int, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
+        self.in_features = in_features
         self.outputs = _linear(in_features, 2, generator)
 
     def forward(self, features: Tensor) -> BinaryJoint:
@@ -58,6 +59,7 @@ class ClasswisePairHead(nn.Module):
         self, in_features: int, num_classes: int, *, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
+        self.in_features = in_features
         self.num_classes = check_at_least("num_classes", num_classes, 2)
         self.outputs = _linear(in_features, 2 * num_classes, generator)
 
@@ -81,6 +83,7 @@ class SymmetricPairHead(nn.Module):
         self, in_features: int, num_classes: int, *, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
+        self.in_features = in_features
         self.num_classes = check_at_least("num_classes", num_classes, 2)
         self.outputs = _linear(in_features, num_classes**2, generator)
 
@@ -117,6 +120,7 @@ class MixturePairHead(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        self.in_features = in_features
         self.num_classes = check_at_least("num_classes", num_classes, 2)
         if num_components is None:
             num_components = min(num_classes, MAX_DEFAULT_COMPONENTS)

@@ -145,6 +145,18 @@ class PairData:
         np.add.at(counts, (np.arange(len(self))[:, None], self.labels), self.multiplicity)
         return counts
 
+    def responses(self, rng: np.random.Generator) -> IntArray:
+        """Class indices `(n, k)` in random order, k the fewest annotations that any row has."""
+        fewest = int(self.num_annotations.min())
+        places = np.repeat(
+            np.tile(np.arange(self.labels.shape[1]), len(self)), self.multiplicity.ravel()
+        )
+        rows = np.repeat(np.arange(len(self)), self.num_annotations)
+        order = np.lexsort((rng.random(len(rows)), rows))
+        starts = np.cumsum(self.num_annotations) - self.num_annotations
+        chosen = order[starts[:, None] + np.arange(fewest)]
+        return self.labels[rows[chosen], places[chosen]]
+
     def draw(self, rng: np.random.Generator) -> IntArray:
         """Class indices `(n, 2)` of two annotations of each row, without replacement."""
         total = self.num_annotations
