@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import logsumexp
 
 from secondguess.experiments.frozen_lake.walks import (
     HIDDEN,
@@ -76,8 +75,8 @@ class ExactPredictor:
     def score_walks(self, views: IntArray, actions: IntArray) -> SelfCheatScores:
         """As `score`, from arrays: log mean_k p_k(y), and log mean_k p_k(y)^2 minus that."""
         weights, walk_log_probs = log_prior(views), log_probs(self.policies, actions)
-        log_marginal = logsumexp(weights + walk_log_probs, axis=1)
-        log_pair = logsumexp(weights + 2 * walk_log_probs, axis=1)
+        log_marginal = np.logaddexp.reduce(weights + walk_log_probs, axis=1)
+        log_pair = np.logaddexp.reduce(weights + 2 * walk_log_probs, axis=1)
         impossible = np.isneginf(log_marginal)
         return SelfCheatScores(
             log_marginal,
@@ -87,7 +86,7 @@ class ExactPredictor:
     def log_posterior(self, views: IntArray, actions: IntArray) -> FloatArray:
         """Log-weights of the experts after one whole walk, `(n, 9)`; y2 is predicted with them."""
         weights = log_prior(views) + log_probs(self.policies, actions)
-        return weights - logsumexp(weights, axis=1, keepdims=True)
+        return weights - np.logaddexp.reduce(weights, axis=1, keepdims=True)
 
     def action_probs(self, log_weights: FloatArray, actions: IntArray) -> FloatArray:
         """p(action | earlier actions of this walk), `(n, max_steps, 4)`, 0 after the goal.

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
 
 from secondguess.theory.checks import FloatArray
 
@@ -95,7 +94,7 @@ def _solve(reward: FloatArray, config: ExpertConfig) -> FloatArray:
     for _ in range(_MAX_ITERATIONS):
         action_value = (reward + config.discount * value)[NEXT_CELL[:NUM_CELLS]]
         scaled = action_value / config.temperature
-        new_value = np.append(config.temperature * logsumexp(scaled, axis=1), 0.0)
+        new_value = np.append(config.temperature * np.logaddexp.reduce(scaled, axis=1), 0.0)
         new_value[GOAL] = 0.0
         moved = np.abs(new_value - value).max()
         value = new_value
