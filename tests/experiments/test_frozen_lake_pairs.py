@@ -95,7 +95,7 @@ def test_soft_targets_stand_on_the_actions_of_their_expert():
 
 @pytest.mark.statistical
 def test_soft_and_hard_losses_have_one_expectation():
-    """1,000 pairs; the mean difference is beyond 5 standard errors with probability 2e-5 (t, 24)."""
+    """1,000 pairs; a mean difference beyond 5 standard errors has probability 4e-5 (t, 24)."""
     pairs = LakePairs()
     network = random_network(pairs)
     losses = {}
