@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from secondguess.cli import intervals
+from secondguess.cli import intervals, language
 
 app = typer.Typer(
     help="Models that say what they don't know.",
@@ -41,3 +41,4 @@ def _options(
 
 
 intervals.register(app)
+language.register(app)

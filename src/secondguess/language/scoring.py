@@ -113,8 +113,8 @@ def score(
     ]
     results = score_tokens(model, [(p, y, y) for p, y in pairs], batch_size=batch_size)
     return [
-        ScoredResponse(tokens, formatter.text(tokens), first, second)
-        for (_, tokens), (first, second) in zip(pairs, results, strict=True)
+        ScoredResponse(tokens, formatter.text(tokens), *result)
+        for (_, tokens), result in zip(pairs, results, strict=True)
     ]
 
 

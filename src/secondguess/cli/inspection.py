@@ -1,0 +1,260 @@
+"""`secondguess check`: is a model calibrated on pairs? `secondguess show`: where does it cheat?"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from secondguess.cli.errors import user_errors
+from secondguess.cli.rows import BatchSizeOption, ModelArgument, SkipOption, load_model, quiet_state
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from secondguess.language.checking import PairCheck, PropertyRate
+    from secondguess.language.jsonl import Row
+
+FULL_COLOUR_NATS = 2.0
+"""An amount of cheating that is shown in full colour: seven times as likely after peeking."""
+
+
+def check(
+    model: ModelArgument,
+    file: Annotated[
+        Path, typer.Argument(help='Held-out JSON lines {"prompt": ..., "responses": [y1, y2]}.')
+    ],
+    property_column: Annotated[
+        str | None,
+        typer.Option("--property", help="Column with true or false for each response."),
+    ] = None,
+    failure_rate: Annotated[
+        float, typer.Option(help="How often the property's guarantee may fail.")
+    ] = 0.05,
+    miss_rate: Annotated[
+        float, typer.Option(help="The share of prompts whose property rate may lie outside.")
+    ] = 0.1,
+    min_variance: Annotated[
+        float, typer.Option(help="Least variance of the property's interval.")
+    ] = 0.01,
+    batch_size: BatchSizeOption = 32,
+    skip_bad: SkipOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Look at held-out pairs for signs that a model is not calibrated on pairs.
+
+    The first two responses of a line are the pair. Every bound printed says what it rests on.
+    """
+    with user_errors():
+        import numpy as np
+
+        from secondguess.language.checking import check_pairs, property_rate
+        from secondguess.language.formatting import FormatError
+        from secondguess.language.jsonl import parse_rows, read_windows
+
+        if not file.is_file():
+            raise ValueError(f"{file} is not a file.")
+        pair_model = load_model(model, quiet_state())
+
+        def checked(row: Row) -> Any:
+            encoded = pair_model.formatter.encode(row)
+            if property_column is None:
+                return encoded, None
+            flags = row.get(property_column)
+            if not isinstance(flags, list) or len(flags) != len(encoded.responses):
+                raise FormatError(
+                    f"{property_column} is {flags!r}; expected a list with true or false for each "
+                    f"of the {len(encoded.responses)} responses."
+                )
+            if not all(flag in (0, 1) for flag in flags):
+                raise FormatError(f"{property_column} is {flags!r}; expected true or false only.")
+            return encoded, flags[:2]
+
+        pairs, flags, num_skipped = [], [], 0
+        for window in read_windows(file, 1024):
+            for _, _, found in parse_rows(window, checked, skip_bad=skip_bad):
+                if isinstance(found, str):
+                    num_skipped += 1
+                else:
+                    pairs.append(found[0])
+                    flags.append(found[1])
+        if len(pairs) < 2:
+            raise ValueError(f"{file} has {len(pairs)} pair(s); expected at least 2.")
+        # Prompts are encoded already, separator included, so the model's own functions take tokens.
+        result = check_pairs(
+            pair_model,
+            [
+                pair.prompt[: len(pair.prompt) - len(pair_model.formatter.separator)]
+                for pair in pairs
+            ],
+            [pair.responses[0] for pair in pairs],
+            [pair.responses[1] for pair in pairs],
+            batch_size=batch_size,
+        )
+        rate = None
+        if property_column is not None:
+            rate = property_rate(
+                np.array(flags),
+                min_variance=min_variance,
+                failure_rate=failure_rate,
+                miss_rate=miss_rate,
+            )
+    if as_json:
+        typer.echo(json.dumps(_as_record(result, rate, num_skipped), allow_nan=False))
+    else:
+        for line in _report(result, rate, num_skipped, property_column):
+            typer.echo(line)
+
+
+def _as_record(check: PairCheck, rate: PropertyRate | None, num_skipped: int) -> dict[str, Any]:
+    from secondguess.theory.records import RestsOn
+
+    record: dict[str, Any] = {
+        "num_pairs": len(check),
+        "num_skipped": num_skipped,
+        "root_mean_square_asymmetry": check.root_mean_square_asymmetry,
+        "mean_log_first": float(check.log_first.mean()),
+        "mean_log_second": float(check.log_second.mean()),
+        "gain": check.gain[0],
+        "gain_standard_error": check.gain[1],
+        "repeat_excess": check.repeat_excess[0],
+        "repeat_standard_error": check.repeat_excess[1],
+        "share_above_one": check.share_above_one,
+        "signs": check.signs,
+        "bounds_rest_on": str(RestsOn.CALIBRATED_PAIRS),
+    }
+    if rate is not None:
+        record["property"] = {
+            "rate": rate.rate,
+            "lower": float(rate.interval.lower[0]),
+            "upper": float(rate.interval.upper[0]),
+            "miss_rate": rate.miss_rate,
+            "failure_rate": rate.inflation.failure_rate,
+            "num_calibration_rows": rate.inflation.num_rows,
+            "rests_on": str(rate.interval.rests_on),
+        }
+    return record
+
+
+def _report(
+    check: PairCheck, rate: PropertyRate | None, num_skipped: int, property_column: str | None
+) -> Iterator[str]:
+    from secondguess.theory.records import RestsOn
+
+    gain, gain_error = check.gain
+    excess, excess_error = check.repeat_excess
+    skipped = f" ({num_skipped:,} lines skipped)" if num_skipped else ""
+    yield f"{len(check):,} held-out pairs{skipped}"
+    table = [
+        ("", "observed", "if calibrated"),
+        (
+            "asymmetry, log p(y1,y2) - log p(y2,y1), root mean square",
+            f"{check.root_mean_square_asymmetry:.4f}",
+            "0",
+        ),
+        ("mean log p(y1|x)", f"{check.log_first.mean():.4f}", ""),
+        ("mean log p(y2|y1,x)", f"{check.log_second.mean():.4f}", ""),
+        ("  difference", f"{gain:+.4f}", f"0 or more (± {gain_error:.4f})"),
+        ("repeats y2 = y1, observed - predicted", f"{excess:+.4f}", f"0 (± {excess_error:.4f})"),
+        ("share of confidences above 1", f"{check.share_above_one:.2%}", "0 %"),
+    ]
+    yield from (f"{label:<58}{value:>10}  {expected}".rstrip() for label, value, expected in table)
+    if check.signs:
+        yield "signs that the model is not calibrated on pairs:"
+        yield from (f"  - {sign}" for sign in check.signs)
+        yield f"bounds of score and answer hold {RestsOn.CALIBRATED_PAIRS}: do not rely on them."
+    else:
+        yield "no sign against calibration on pairs (which is no proof of it)."
+        yield f"bounds of score and answer hold {RestsOn.CALIBRATED_PAIRS}."
+    if rate is not None:
+        lower, upper = float(rate.interval.lower[0]), float(rate.interval.upper[0])
+        yield (
+            f"{property_column}: p({property_column}|x) is in [{lower:.3f}, {upper:.3f}] for at "
+            f"least {1 - rate.miss_rate:.0%} of prompts, {rate.interval.rests_on} "
+            f"({rate.inflation.num_rows:,} rows, failure rate {rate.inflation.failure_rate:g})."
+        )
+
+
+def show(
+    file: Annotated[Path, typer.Argument(help="What 'secondguess score' or 'answer' wrote.")],
+    limit: Annotated[int, typer.Option(min=1, help="Responses to show.")] = 20,
+) -> None:
+    """Print scored responses with each token coloured by its amount of cheating.
+
+    Red: peeking made the token more likely, so the model did not know it. Blue: less likely, which
+    a calibrated model does not show on average.
+    """
+    with user_errors():
+        from rich.console import Console
+
+        if not file.is_file():
+            raise ValueError(f"{file} is not a file.")
+        console = Console(highlight=False)
+        for number, line in enumerate(_shown_lines(file)):
+            if number == limit:
+                console.print(f"... (--limit {limit})")
+                break
+            console.print(line)
+
+
+def _shown_lines(file: Path) -> Iterator[Text]:
+    from rich.text import Text
+
+    from secondguess.language.jsonl import SKIPPED, BadLineError, parse_line
+
+    with file.open("rb") as lines:
+        for number, text in enumerate(lines, start=1):
+            if not text.strip():
+                continue
+            row = parse_line(file, number, text)
+            if SKIPPED in row:
+                yield Text(f"skipped: {row[SKIPPED]}", style="dim")
+                continue
+            if row.get("abstained"):
+                yield Text.assemble(_prompt_text(row), ("(abstains)", "dim"))
+                continue
+            responses = row["responses"] if "responses" in row else [row.get("response")]
+            for response in responses:
+                if not isinstance(response, dict) or "cheating" not in response:
+                    raise BadLineError(
+                        file,
+                        number,
+                        "no scores; expected what 'secondguess score' or 'answer' wrote.",
+                    )
+                yield Text.assemble(
+                    _prompt_text(row), *_coloured(response), ("  " + _summary(row, response), "dim")
+                )
+
+
+def _prompt_text(row: Row) -> tuple[str, str]:
+    prompt = row.get("prompt", "")
+    return f"{prompt if isinstance(prompt, str) else json.dumps(prompt)} → ", "bold"
+
+
+def _coloured(response: Row) -> Iterator[tuple[str, str]]:
+    # The last token is the end. Where tokens carry no spaces of their own, words need them.
+    pieces, amounts = response["tokens"], response["cheating"]
+    joiner = " " if "".join(pieces[:-1]).strip() != response["text"].strip() else ""
+    for piece, amount in zip(pieces[:-1], amounts[:-1], strict=True):
+        yield piece + joiner, f"on {_colour(amount)}"
+    yield "⏎", f"on {_colour(amounts[-1])}"
+
+
+def _colour(amount: float) -> str:
+    strength = min(1.0, abs(amount) / FULL_COLOUR_NATS)
+    faded, red = round(255 - 155 * strength), amount >= 0
+    channels = (255, faded, faded) if red else (faded, faded, 255)
+    return f"rgb({','.join(map(str, channels))})"
+
+
+def _summary(row: Row, response: Row) -> str:
+    confidence = response.get("epistemic_confidence")
+    shown = "above any number" if confidence is None else f"{confidence:.3f}"
+    parts = [f"confidence {shown}", f"cheating {math.fsum(response['cheating']):+.2f} nats"]
+    if row.get("bound") is not None:
+        parts.append(f"bound {row['bound']:.3f} {row.get('rests_on', '')}")
+    return ", ".join(parts)

@@ -1,0 +1,212 @@
+"""`secondguess score` and `secondguess answer`: pair models of sequences on JSON lines."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from secondguess.cli.errors import user_errors
+from secondguess.cli.fit import fit
+from secondguess.cli.inspection import check, show
+from secondguess.cli.rows import (
+    BatchSizeOption,
+    ModelArgument,
+    SkipOption,
+    WindowOption,
+    describe,
+    load_model,
+    model_identity,
+    number,
+    quiet_state,
+    run_job,
+)
+
+if TYPE_CHECKING:
+    from secondguess.language.jsonl import Row, Window
+    from secondguess.language.model import PairModel
+
+WINDOW_SIZE = 64
+
+
+class StrategyName(StrEnum):
+    """The decoders."""
+
+    selective = "selective"
+    rejection = "rejection"
+    top1 = "top1"
+
+
+class GapName(StrEnum):
+    """How confidences above 1 are treated."""
+
+    absolute = "absolute"
+    one_minus = "one_minus"
+    clipped = "clipped"
+    reciprocal = "reciprocal"
+
+
+def register(app: typer.Typer) -> None:
+    """Add all commands on language models."""
+    for command in (fit, score, answer, check, show):
+        app.command()(command)
+
+
+def score(
+    model: ModelArgument,
+    file: Annotated[
+        Path, typer.Argument(help='JSON lines {"prompt": ..., "responses": [one or more]}.')
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Default: the input's name with .scores.jsonl.")
+    ] = None,
+    batch_size: BatchSizeOption = 32,
+    skip_bad: SkipOption = False,
+    window_size: WindowOption = WINDOW_SIZE,
+) -> None:
+    """Score responses: how likely each is at first sight and after peeking, token by token."""
+    with user_errors():
+        from secondguess.language.jsonl import SKIPPED, parse_rows
+        from secondguess.language.scoring import ScoredResponse, score_tokens
+
+        state = quiet_state()
+        pair_model = load_model(model, state)
+        formatter = pair_model.formatter
+
+        def work(window: Window) -> list[Row]:
+            parsed = list(
+                parse_rows(
+                    window, lambda row: formatter.encode(row, min_responses=1), skip_bad=skip_bad
+                )
+            )
+            items = [
+                (encoded.prompt, tokens, tokens)
+                for _, _, encoded in parsed
+                if not isinstance(encoded, str)
+                for tokens in encoded.responses
+            ]
+            results = iter(score_tokens(pair_model, items, batch_size=batch_size))
+            rows = []
+            for line, row, encoded in parsed:
+                if isinstance(encoded, str):
+                    rows.append({"line": line, SKIPPED: encoded})
+                    continue
+                responses = [
+                    ScoredResponse(tokens, formatter.text(tokens), *next(results))
+                    for tokens in encoded.responses
+                ]
+                described = [describe(pair_model, each) for each in responses]
+                rows.append({"line": line, **row, "responses": described})
+            return rows
+
+        settings = {"command": "score", "model": model_identity(model), "batch_size": batch_size}
+        settings["skip_bad"] = skip_bad
+        run_job(state, file, out or file.with_suffix(".scores.jsonl"), settings, window_size, work)
+
+
+def answer(
+    model: ModelArgument,
+    file: Annotated[Path, typer.Argument(help='JSON lines {"prompt": ...}.')],
+    max_hallucination_rate: Annotated[
+        float, typer.Option(help="The largest bound that is still answered.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Default: the input's name with .answers.jsonl.")
+    ] = None,
+    strategy: Annotated[
+        StrategyName, typer.Option(help="One sample, sample until it fits, or the most probable.")
+    ] = StrategyName.selective,
+    num_candidates: Annotated[
+        int, typer.Option(min=1, help="Samples a prompt may cost (rejection, top1).")
+    ] = 10,
+    temperature: Annotated[float, typer.Option(help="Of the sampling; scores use 1.")] = 1.0,
+    top_k: Annotated[int | None, typer.Option(help="Only the k most likely tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Only tokens up to this mass.")] = None,
+    min_probability: Annotated[
+        float | None, typer.Option(help="No token less likely than this.")
+    ] = None,
+    gap: Annotated[
+        GapName, typer.Option(help="How confidences above 1 are treated.")
+    ] = GapName.absolute,
+    seed: Annotated[int, typer.Option(help="Of the samples.")] = 0,
+    batch_size: BatchSizeOption = 32,
+    skip_bad: SkipOption = False,
+    window_size: WindowOption = WINDOW_SIZE,
+) -> None:
+    """Answer prompts, or abstain where the bound on hallucination is too weak."""
+    with user_errors():
+        import numpy as np
+
+        from secondguess.language import generation
+        from secondguess.language.jsonl import SKIPPED, parse_rows
+        from secondguess.theory.checks import check_rate
+
+        rate = check_rate("max_hallucination_rate", max_hallucination_rate)
+        sampling = generation.Sampling(
+            temperature=temperature, top_k=top_k, top_p=top_p, min_probability=min_probability
+        )
+        state = quiet_state()
+        pair_model = load_model(model, state)
+
+        def work(window: Window) -> list[Row]:
+            parsed = list(
+                parse_rows(window, lambda row: _prompt(pair_model, row), skip_bad=skip_bad)
+            )
+            asked = [row["prompt"] for _, row, reason in parsed if not isinstance(reason, str)]
+            decisions = iter(
+                generation.answer(
+                    pair_model,
+                    asked,
+                    rate,
+                    rng=np.random.default_rng([seed, window.first_line]),
+                    strategy=strategy.value,
+                    num_candidates=num_candidates,
+                    sampling=sampling,
+                    gap=gap.value,
+                    batch_size=batch_size,
+                )
+            )
+            rows: list[Row] = []
+            for line, row, reason in parsed:
+                if isinstance(reason, str):
+                    rows.append({"line": line, SKIPPED: reason})
+                    continue
+                decision = next(decisions)
+                given = decision.response
+                rows.append(
+                    {
+                        "line": line,
+                        **row,
+                        "answer": None if given is None else given.text,
+                        "abstained": decision.abstained,
+                        "bound": number(decision.bound),
+                        "rests_on": str(decision.rests_on),
+                        "num_candidates": decision.num_candidates,
+                        "response": None if given is None else describe(pair_model, given),
+                    }
+                )
+            return rows
+
+        settings = {
+            "command": "answer",
+            "model": model_identity(model),
+            "max_hallucination_rate": rate,
+            "strategy": strategy.value,
+            "num_candidates": num_candidates,
+            "sampling": repr(sampling),
+            "gap": gap.value,
+            "seed": seed,
+            "batch_size": batch_size,
+            "skip_bad": skip_bad,
+        }
+        run_job(state, file, out or file.with_suffix(".answers.jsonl"), settings, window_size, work)
+
+
+def _prompt(model: PairModel, row: Row) -> tuple[int, ...]:
+    from secondguess.language.formatting import FormatError
+
+    if "prompt" not in row:
+        raise FormatError(f"the row has the keys {sorted(row)}; expected prompt.")
+    return model.formatter.prompt_tokens(row["prompt"])

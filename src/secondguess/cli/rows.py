@@ -1,0 +1,130 @@
+"""What the commands on JSON lines share: windows, progress, a scored response as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from accelerate import PartialState
+
+    from secondguess.language.jsonl import Row, Window, WindowedJob
+    from secondguess.language.model import PairModel
+    from secondguess.language.scoring import ScoredResponse
+
+ModelArgument = Annotated[
+    Path, typer.Argument(help="Folder that 'secondguess fit' wrote, or PairModel.save.")
+]
+BatchSizeOption = Annotated[int, typer.Option(min=1, help="Sequences in one pass.")]
+SkipOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Skip lines that cannot be used, and count them.")
+]
+WindowOption = Annotated[
+    int, typer.Option(min=1, help="Lines worked on together, written whole or not at all.")
+]
+
+
+def run_job(
+    state: PartialState,
+    source: Path,
+    out: Path,
+    settings: dict[str, Any],
+    window_size: int,
+    work: Callable[[Window], list[Row]],
+) -> None:
+    """Work through a file of JSON lines in windows; see `language.jsonl`."""
+    from secondguess.language.jsonl import WindowedJob
+
+    job = WindowedJob(
+        source=source,
+        out=out,
+        settings=settings,
+        window_size=window_size,
+        process_index=state.process_index,
+        num_processes=state.num_processes,
+    )
+    job.prepare()
+    state.wait_for_everyone()
+    with job_progress(job, shown=state.is_main_process) as on_window:
+        job.run(work, on_window)
+    state.wait_for_everyone()
+    if state.is_main_process:
+        num_rows, num_skipped = job.join()
+        skipped = f", {num_skipped:,} lines skipped" if num_skipped else ""
+        say(f"wrote {out}: {num_rows:,} rows{skipped}; bounds hold {_rests_on()}")
+
+
+@contextmanager
+def job_progress(job: WindowedJob, *, shown: bool) -> Iterator[Callable[[int], None]]:
+    """A bar with the time left, and a function that moves it by a number of lines."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from secondguess.language.jsonl import count_lines
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
+        task = bar.add_task("lines", total=count_lines(job.source) if shown else None)
+        # The other processes are as far as this one, give or take a window.
+        yield lambda lines: bar.advance(task, lines * job.num_processes)
+
+
+def describe(model: PairModel, response: ScoredResponse) -> Row:
+    """A scored response as JSON: totals, then one entry a token."""
+    scores = response.scores
+    pieces = [model.formatter.tokenizer.decode([token]) for token in response.tokens]
+    return {
+        "text": response.text,
+        "log_marginal": float(scores.log_marginal),
+        "log_self_conditional": float(scores.log_self_conditional),
+        "epistemic_confidence": number(float(scores.epistemic_confidence)),
+        "epistemic_variance": number(float(scores.epistemic_variance)),
+        "tokens": pieces,
+        "token_log_marginal": response.log_marginal.tolist(),
+        "token_log_self_conditional": response.log_self_conditional.tolist(),
+        "cheating": response.cheating.tolist(),
+    }
+
+
+def number(value: float | None) -> float | None:
+    """JSON has no infinity; the logarithms beside it say the same."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def quiet_state() -> PartialState:
+    """Which process this is; `transformers` keeps its bars and notes to itself."""
+    from accelerate import PartialState
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    return PartialState()
+
+
+def load_model(model: Path, state: PartialState) -> PairModel:
+    """The pair model on the device of this process."""
+    from secondguess.language.model import PairModel
+
+    return PairModel.load(model, device=state.device or "cpu")
+
+
+def model_identity(model: Path) -> str:
+    """What tells a model from another one: its folder, and when its weights were written."""
+    weights = sorted(model.glob("*.safetensors"))
+    return f"{model.resolve()} {[path.stat().st_mtime_ns for path in weights]}"
+
+
+def _rests_on() -> str:
+    from secondguess.theory.records import RestsOn
+
+    return str(RestsOn.CALIBRATED_PAIRS)
+
+
+def say(text: str) -> None:
+    """A line on standard error: standard output is for results."""
+    typer.echo(text, err=True)

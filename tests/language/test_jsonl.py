@@ -1,0 +1,146 @@
+"""Windows of JSON lines: whole or not at all, killed and resumed, shared by processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from secondguess.language.jsonl import (
+    BadLineError,
+    Row,
+    Window,
+    WindowedJob,
+    parse_line,
+    parse_rows,
+    read_windows,
+)
+
+
+def write_lines(path: Path, count: int) -> None:
+    path.write_text("".join(json.dumps({"value": value}) + "\n" for value in range(count)))
+
+
+def doubled(window: Window) -> list[Row]:
+    time.sleep(0.002)
+    rng = np.random.default_rng([0, window.first_line])
+    rows = parse_rows(window, lambda row: row["value"], skip_bad=True)
+    return [{"line": line, "doubled": 2 * value, "random": rng.random()} for line, _, value in rows]
+
+
+def job_of(tmp_path: Path, name: str, **options: int) -> WindowedJob:
+    return WindowedJob(
+        source=tmp_path / "in.jsonl",
+        out=tmp_path / name,
+        settings={"seed": 0},
+        window_size=7,
+        **options,
+    )
+
+
+def run_whole(job: WindowedJob) -> str:
+    job.prepare()
+    job.run(doubled)
+    job.join()
+    return job.out.read_text()
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_output(tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.jsonl", 200)
+    expected = run_whole(job_of(tmp_path, "plain.jsonl"))
+    assert [json.loads(line)["line"] for line in expected.splitlines()] == list(range(1, 201))
+    job = job_of(tmp_path, "killed.jsonl")
+    rng = np.random.default_rng(0)
+    kills = 0
+    while not job.out.exists() or job.parts.exists():
+        with warnings.catch_warnings():
+            # Newer Pythons warn of forks beside threads; this child is killed or exits.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            run_whole(job)
+            os._exit(0)
+        time.sleep(rng.uniform(0.001, 0.03) if kills < 25 else 2.0)
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        kills += os.WIFSIGNALED(status)
+        assert not job.out.exists() or job.out.read_text() == expected
+    assert kills >= 3
+    assert job.out.read_text() == expected
+
+
+def test_processes_share_the_windows(tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.jsonl", 50)
+    expected = run_whole(job_of(tmp_path, "one.jsonl"))
+    jobs = [
+        job_of(tmp_path, "three.jsonl", process_index=index, num_processes=3) for index in range(3)
+    ]
+    counts = [0, 0, 0]
+    for index, job in enumerate(jobs):
+        job.prepare()
+
+        def count(lines: int, index: int = index) -> None:
+            counts[index] += lines
+
+        job.run(doubled, count)
+    assert jobs[0].join() == (50, 0)
+    assert sum(counts) == 50
+    assert min(counts) > 0
+    assert jobs[0].out.read_text() == expected
+
+
+def test_correcting_a_line_costs_one_window(tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.jsonl", 30)
+    job = job_of(tmp_path, "out.jsonl")
+    job.prepare()
+    job.run(doubled)
+    lines = (tmp_path / "in.jsonl").read_text().splitlines()
+    lines[10] = json.dumps({"value": 1000})
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
+    worked: list[int] = []
+    job.run(lambda window: worked.append(window.index) or doubled(window))
+    assert worked == [1]
+    job.join()
+    assert json.loads(job.out.read_text().splitlines()[10])["doubled"] == 2000
+
+
+def test_refuses_other_settings_and_finished_outputs(tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.jsonl", 10)
+    job_of(tmp_path, "out.jsonl").prepare()
+    other = WindowedJob(
+        source=tmp_path / "in.jsonl",
+        out=tmp_path / "out.jsonl",
+        settings={"seed": 1},
+        window_size=7,
+    )
+    with pytest.raises(ValueError, match=r"other settings \(seed: 0 before, 1 now\)"):
+        other.prepare()
+    run_whole(job_of(tmp_path, "out.jsonl"))
+    with pytest.raises(ValueError, match=r"out.jsonl exists"):
+        job_of(tmp_path, "out.jsonl").prepare()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b'{"a": 1', r"file.jsonl, line 4: broken JSON \(Expecting ',' delimiter at character 8\)"),
+        (b"[1]", "line 4: a list; expected an object"),
+        (b'{"a": "\xff"}', "line 4: not UTF-8"),
+    ],
+)
+def test_a_broken_line_is_named(text: bytes, message: str) -> None:
+    with pytest.raises(BadLineError, match=message):
+        parse_line(Path("file.jsonl"), 4, text)
+
+
+def test_blank_lines_count_but_are_not_rows(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"value": 1}\r\n\n{"value": 3}')
+    [window] = read_windows(path, 10)
+    assert [line for line, _ in window.rows()] == [1, 3]
