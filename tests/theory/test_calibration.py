@@ -112,6 +112,7 @@ def test_streams_and_shards_agree_with_one_array():
     joined = head.result(0.05)
     assert joined.upper_bound == pytest.approx(whole.upper_bound, rel=1e-12)
     assert joined.num_negative_variances == whole.num_negative_variances
+    assert head.result(0.05, anytime=True).upper_bound > joined.upper_bound
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ class InflationStream:
         start: int | None = None,
     ) -> None:
         """Read rows; `start` is the position of the first one in the whole calibration set."""
-        row = self.products.num_rows if start is None else start
+        row = self.products.next_row if start is None else start
         p, v, y = check_rows(probs, variance, responses, row)
         if y.shape[1] != self.num_responses:
             raise ValueError(
@@ -197,10 +197,10 @@ class InflationStream:
         self.products.merge(other.products)
         self.num_negative_variances += other.num_negative_variances
 
-    def result(self, failure_rate: float) -> VarianceInflation:
-        """The variance inflation from all rows."""
+    def result(self, failure_rate: float, *, anytime: bool = False) -> VarianceInflation:
+        """The variance inflation from all rows; for `anytime` see `BoundedMean.upper`."""
         return VarianceInflation(
-            upper_bound=self.products.upper(failure_rate),
+            upper_bound=self.products.upper(failure_rate, anytime=anytime),
             mean=self.products.mean,
             min_variance=self.min_variance,
             failure_rate=failure_rate,

@@ -137,6 +137,11 @@ class BoundedMean:
         return sum(block.count for block in self._blocks.values())
 
     @property
+    def next_row(self) -> int:
+        """The position of the row after the last one read."""
+        return self._end
+
+    @property
     def mean(self) -> float:
         """The mean of the rows read so far."""
         self._check_complete()

@@ -1,0 +1,213 @@
+"""Put the tables made from docs/results into the pages on guaranteed intervals.
+
+    python docs/tables/render.py
+
+A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`; everything between the
+two is written by this script. A test checks that the pages are what it writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent.parent
+PAGES = ("mean-bounds.md", "guaranteed-intervals.md")
+METHODS = ("betting", "bernstein", "hoeffding")
+
+
+def result(name: str) -> dict[str, Any]:
+    """A measurement."""
+    return json.loads((DOCS / "results" / f"{name}.json").read_text())
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]], command: str) -> str:
+    """A Markdown table and the command that measured it."""
+    lines = [heads, ["---:"] * len(list(heads)), *rows]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{body}\n\nMeasured by `{command}`."
+
+
+def root(cutoff: float) -> str:
+    """A cutoff as the square that the paper lists."""
+    return f"{cutoff**0.5:.3g}²"
+
+
+def coverage() -> str:
+    """How often the upper bound fails."""
+    record = result("guaranteed-intervals-coverage")
+    rows = []
+    for row in record["rows"]:
+        limit = row["failure_rate"]
+        error = (limit * (1 - limit) / row["replicates"]) ** 0.5
+        cells = []
+        for method in METHODS:
+            rate = row["failures"][method] / row["replicates"]
+            mark = "" if rate <= limit + 3 * error else " (too often)"
+            cells.append(f"{rate:.4f}{mark}, {row['median_bound'][method]:.4g}")
+        rows.append([row["law"], f"{row['size']:,}", f"{row['mean']:.4g}", *cells])
+    heads = ["values", "rows", "true mean", *(f"{m}: fails, median bound" for m in METHODS)]
+    return table(heads, rows, record["command"])
+
+
+def peer() -> str:
+    """Beside one bet per observation."""
+    record = result("guaranteed-intervals-peer")
+    rows = [
+        [
+            root(row["min_variance"]),
+            f"{row['size']:,}",
+            f"{row['mean']:.4g}",
+            f"{row['bounds']['betting']:.5g}",
+            f"{row['per_observation']:.5g}",
+            f"{row['bounds']['betting'] / row['per_observation']:.3f}",
+            f"{row['bounds']['bernstein']:.4g}",
+            f"{row['bounds']['hoeffding']:.4g}",
+        ]
+        for row in record["rows"]
+    ]
+    heads = ["min_variance", "rows", "true mean", "betting in blocks", "bet per observation"]
+    return table([*heads, "ratio", "bernstein", "hoeffding"], rows, record["command"])
+
+
+def speed() -> str:
+    """Seconds and memory of the streams."""
+    record = result("mean-intervals-speed")
+    rows = [
+        [
+            f"{row['rows']:,}",
+            row["method"],
+            f"{row['bound']:.4f}",
+            f"{row['seconds']:.3g}",
+            f"{1e9 * row['seconds'] / row['rows']:.1f}",
+            f"{row['seconds'] / row['histogram_seconds']:.2f}" if row["histogram_seconds"] else "",
+            f"{row['megabytes']:.1f}",
+        ]
+        for row in record["rows"]
+    ]
+    heads = ["rows", "method", "bound", "seconds", "ns a row", "times `np.histogram`", "MB"]
+    array = record["array"]
+    ratio = array["seconds"] / array["histogram_seconds"]
+    return (
+        f"{table(heads, rows, record['command'])}\n\n"
+        f"On one array of {array['rows']:,} values in memory, best of five: betting "
+        f"{array['seconds']:.3f} s, `np.histogram` with 8,192 cells "
+        f"{array['histogram_seconds']:.3f} s, ratio {ratio:.2f}."
+    )
+
+
+def command() -> str:
+    """The command line against reading the file."""
+    record = result("calibrate-command")
+    names = {
+        "read": "reading with pyarrow",
+        "calibrate": "`secondguess calibrate`",
+        "two_workers": "the same, `--workers 2`",
+    }
+    rows = [
+        [
+            names[name],
+            f"{seconds:.1f}",
+            f"{record['rows'] / seconds / 1e6:.1f}",
+            f"{record['seconds']['read'] / seconds:.2f}",
+            f"{record['megabytes'][name]:.0f}",
+        ]
+        for name, seconds in record["seconds"].items()
+    ]
+    heads = ["", "seconds", "million rows a second", "of the speed of reading", "peak MB"]
+    difference = record["relative_difference_of_two_workers"]
+    return (
+        f"{table(heads, rows, record['command'])}\n\n"
+        f"The file has {record['rows']:,} rows ({record['file_megabytes']:,.0f} MB). The inflation "
+        f"that two workers find differs from that of one by {difference:.1e} of its value."
+    )
+
+
+def world() -> str:
+    """Coverage and width for the wrong predictor."""
+    record = result("guaranteed-intervals-world")
+    rows = []
+    for row in record["rows"]:
+        cells = [
+            f"{cell['coverage']:.4f}, {cell['width']:.3f}" for cell in row["miss_rates"].values()
+        ]
+        if row["method"] == "claimed":
+            rows.append(["without calibration", "", "", *cells])
+        else:
+            cutoff = root(row["min_variance"])
+            rows.append([row["method"], cutoff, f"{row['inflation']:.4g}", *cells])
+    rates = record["rows"][0]["miss_rates"]
+    heads = ["method", "min_variance", "inflation", *(f"miss rate {rate}" for rate in rates)]
+    return table(heads, rows, record["command"])
+
+
+def responses() -> str:
+    """Five responses against two."""
+    record = result("guaranteed-intervals-extensions")
+    rows = [
+        [
+            f"{row['size']:,}",
+            root(row["min_variance"]),
+            f"{row['true']:.4g}",
+            f"{row['two']:.4g}",
+            f"{row['five']:.4g}",
+            f"{(row['five'] / row['two']) ** 0.5:.2f}",
+        ]
+        for row in record["rows"]["responses"]
+    ]
+    heads = ["rows", "min_variance", "true E[D]", "2 responses", "5 responses"]
+    return table([*heads, "width, 5 against 2"], rows, record["command"])
+
+
+def one_sided() -> str:
+    """The one-sided bound against the lower end of the two-sided one."""
+    record = result("guaranteed-intervals-extensions")
+    rows = [
+        [
+            f"{row['size']:,}",
+            root(row["min_variance"]),
+            f"{row['miss_rate']:g}",
+            f"{row['coverage']:.4f}",
+            f"{row['distance']:.3f}",
+            f"{row['two_sided_distance']:.3f}",
+            f"{1 - row['distance'] / row['two_sided_distance']:.1%}",
+        ]
+        for row in record["rows"]["one_sided"]
+        if row["size"] == 100_000 and row["min_variance"] >= 0.02**2
+    ]
+    heads = ["rows", "min_variance", "miss rate", "covers", "one-sided distance"]
+    return table([*heads, "two-sided distance", "nearer by"], rows, record["command"])
+
+
+TABLES = {
+    "coverage": coverage,
+    "peer": peer,
+    "speed": speed,
+    "command": command,
+    "world": world,
+    "responses": responses,
+    "one-sided": one_sided,
+}
+
+
+def rendered(page: str) -> str:
+    """The page with its tables made anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}"
+
+    pattern = r"(<!-- table: ([a-z-]+) -->).*?(<!-- end of table -->)"
+    return re.sub(pattern, fill, (DOCS / page).read_text(), flags=re.DOTALL)
+
+
+def main() -> None:
+    """Write the pages."""
+    for page in PAGES:
+        (DOCS / page).write_text(rendered(page))
+
+
+if __name__ == "__main__":
+    main()
