@@ -1,0 +1,7 @@
+"""What the paper compares with, one method a file, over any network.
+
+Each file has the same two functions, `loss(model, batch)` on a `PairBatch` for the training loop
+and `predict(model, inputs)`, which gives a `Prediction` of shape `(n, num_classes)`. Networks give
+`(n, num_classes)` logits, or `(n, 1)` for the log-odds of class 1 of two. (The Gaussian process
+has a `fit` of its own in place of the loss.)
+"""
