@@ -180,13 +180,16 @@ def train(
     if checkpoint_path and (found := read_checkpoint(checkpoint_path, identity=identity)):
         state.restore(found)
 
+    if state.ended:
+        return state.finish()
+
     num_parts = accelerator.num_processes * config.accumulation_steps
     first_part = accelerator.process_index * config.accumulation_steps
     with (
         torch.random.fork_rng([accelerator.device] if accelerator.device.type == "cuda" else []),
         training_progress(progress, config.num_steps, state.step, accelerator) as show,
     ):
-        while state.step < config.num_steps and not state.stopped:
+        while not state.ended:
             # forward and backward, part by part
             model.train()
             torch.manual_seed(_seed_of(config.seed, state.step, accelerator.process_index))
@@ -209,8 +212,7 @@ def train(
                 state.record_validation(validate)
 
             # checkpoint
-            is_end = state.step == config.num_steps or state.stopped
-            if is_end or state.step % checkpoint_every == 0:
+            if state.ended or state.step % checkpoint_every == 0:
                 state.gather_losses()
                 if checkpoint_path and accelerator.is_main_process:
                     write_checkpoint(checkpoint_path, state.checkpoint(), identity=identity)
@@ -250,6 +252,10 @@ class _TrainingState:
         self.best = _copy(self.weights) if has_validation else {}
         self.best_step = 0
         self.validations: list[tuple[int, float]] = []
+
+    @property
+    def ended(self) -> bool:
+        return self.stopped or self.step == self.config.num_steps
 
     def apply_gradients(self) -> None:
         config = self.config
