@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from secondguess.cli import intervals, language
+from secondguess.cli import intervals, language, reproduce
 
 app = typer.Typer(
     help="Models that say what they don't know.",
@@ -42,3 +42,4 @@ def _options(
 
 intervals.register(app)
 language.register(app)
+reproduce.register(app)

@@ -1,0 +1,77 @@
+"""What section 4.2 claims, decided on the parts of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from secondguess.experiments.runner import Claim, PartResult
+
+RIVALS = ("ensemble", "evidential", "gaussian_process")
+
+
+def regression_claims(parts: Mapping[str, PartResult]) -> list[Claim]:
+    """The claims that the parts at hand decide."""
+    claims: list[Claim] = []
+    if "cheat_corrected" in parts:
+        ours = parts["cheat_corrected"].metrics
+        rivals = [parts[name].metrics["second_order_ece"] for name in RIVALS if name in parts]
+        if rivals:
+            claims.append(
+                Claim(
+                    name="ECE-2 of the cheat-corrected network is at most half of the next best",
+                    holds=ours["second_order_ece"] <= 0.5 * min(rivals),
+                    value=ours["second_order_ece"],
+                    bound=0.5 * min(rivals),
+                    paper="the best second-order calibration, in a reliability diagram",
+                )
+            )
+        ratio = abs(ours["mean_variance"] / ours["grouping_error"] - 1)
+        claims.append(
+            Claim(
+                name="its mean variance is within 10 % of its grouping error",
+                holds=ratio <= 0.1,
+                value=ratio,
+                bound=0.1,
+                paper="the reported uncertainty matches the true gap",
+            )
+        )
+    if "ensemble" in parts:
+        metrics = parts["ensemble"].metrics
+        ratio = metrics["mean_variance"] / metrics["grouping_error"]
+        claims.append(
+            Claim(
+                name="the ensemble's variance is below half of its squared error",
+                holds=ratio <= 0.5,
+                value=ratio,
+                bound=0.5,
+                paper="ensembles report low uncertainty where they are wrong",
+            )
+        )
+    if "intervals" in parts:
+        claims += _interval_claims(parts["intervals"])
+    return claims
+
+
+def _interval_claims(part: PartResult) -> list[Claim]:
+    worst = min(
+        covered - (1 - float(rate))
+        for rates in part.metrics["coverage"].values()
+        for rate, covered in rates.items()
+    )
+    slack = (part.arrays["hoeffding"] - part.arrays["betting"]).min()
+    return [
+        Claim(
+            name="coverage minus (1 - miss rate), the worst over min_variance and miss rates",
+            holds=worst >= 0,
+            value=worst,
+            bound=0.0,
+            paper="Theorem 4.6",
+        ),
+        Claim(
+            name="Hoeffding's inflation minus that by betting, the least over all sizes",
+            holds=bool(slack >= 0),
+            value=float(slack),
+            bound=0.0,
+            paper="betting is considerably tighter",
+        ),
+    ]

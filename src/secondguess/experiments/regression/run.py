@@ -1,0 +1,267 @@
+"""The experiment in parts: methods, sweeps and intervals, as section 4.2 and appendices B and F.1.
+
+`quick` has fewer steps and a smaller ensemble; `paper` is everything as published, and `cpu` is the
+same, because it fits one. The sweeps are made on the sinusoid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from secondguess.baselines import evidential
+from secondguess.experiments.regression.claims import regression_claims
+from secondguess.experiments.regression.data import FUNCTIONS, quantile_inputs
+from secondguess.experiments.regression.figures import draw_figures
+from secondguess.experiments.regression.intervals import study_intervals
+from secondguess.experiments.regression.methods import (
+    Predictor,
+    RegressionConfig,
+    fit_cheat_corrected,
+    fit_cheat_corrected_early,
+    fit_ensemble,
+    fit_evidential,
+    fit_gaussian_process,
+)
+from secondguess.experiments.runner import Part, PartResult, run_experiment
+from secondguess.theory.metrics import grouping_error, mean_variance
+from secondguess.theory.reliability import first_order_ece, second_order_ece
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """The size of a run; the defaults are the published ones.
+
+    Attributes:
+        num_steps: steps of every network.
+        num_members: networks of the ensemble.
+        num_inducing: inducing points of the Gaussian process.
+        largest_stream: calibration pairs at the end of the convergence study.
+    """
+
+    num_steps: int = 10_000
+    num_members: int = 8
+    num_inducing: int = 512
+    largest_stream: int = 10**9
+
+
+PRESETS = {
+    "quick": Preset(num_steps=1000, num_members=3, num_inducing=128, largest_stream=10**6),
+    "paper": Preset(),
+    "cpu": Preset(),
+}
+METHODS = ("cheat_corrected", "evidential", "gaussian_process", "ensemble")
+EXTRAS = ("intervals", "sweeps", "early_stopping")
+FINAL_WEIGHTS = (0.0, 0.01, 0.1, 0.3)
+"""Final lambdas of the evidential sweep, beside the 1 of the method itself."""
+LENGTH_SCALES = (0.05, 0.5, 1.5)
+"""Length scales of the Gaussian-process sweep, beside the 0.15 of the method itself."""
+NUM_EVALUATION = 200_000
+PLOT_INPUTS = np.linspace(-4, 4, 8001)
+
+
+def run_regression(
+    *,
+    preset: str,
+    out: Path,
+    function: str = "sinusoid",
+    seed: int = 0,
+    methods: Sequence[str] = METHODS,
+    extras: Sequence[str] = EXTRAS,
+    num_members: int | None = None,
+) -> Path:
+    """Run, or go on with, one seed of one world; returns the directory of its results.
+
+    Args:
+        preset: `quick`, `cpu` or `paper`.
+        out: where results of all experiments are.
+        function: `sinusoid` or `piecewise`.
+        seed: of data, weights and batches.
+        methods: which of `METHODS`.
+        extras: which of `EXTRAS`; intervals and early stopping need the cheat-corrected network.
+        num_members: another size of the ensemble than the preset's.
+    """
+    _check("preset", [preset], PRESETS)
+    _check("methods", methods, METHODS)
+    _check("extras", extras, EXTRAS)
+    size = PRESETS[preset]
+    if num_members is not None:
+        size = replace(size, num_members=num_members)
+    config = RegressionConfig(
+        function=function, num_steps=size.num_steps, num_evaluation=NUM_EVALUATION, seed=seed
+    )
+    parts = regression_parts(config, size, methods, extras)
+    return run_experiment(
+        experiment=f"regression-{function}",
+        preset=preset,
+        seed=seed,
+        config=asdict(config) | asdict(size),
+        parts=parts,
+        claims=regression_claims,
+        draw=partial(draw_figures, PLOT_INPUTS, FUNCTIONS[function]),
+        out=out,
+    )
+
+
+def regression_parts(
+    config: RegressionConfig, size: Preset, methods: Sequence[str], extras: Sequence[str]
+) -> list[Part]:
+    """The parts of a run, the ones that matter most first."""
+    process = {"num_inducing": size.num_inducing}
+    wanted: list[tuple[str, Any, dict[str, Any]]] = []
+    if "cheat_corrected" in methods:
+        wanted.append(("cheat_corrected", _cheat_corrected, {}))
+    if "evidential" in methods:
+        wanted.append(("evidential", _evidential, {"final_weight": 1.0, "form": "cross_entropy"}))
+    if "gaussian_process" in methods:
+        wanted.append(("gaussian_process", _gaussian_process, process | {"length_scale": 0.15}))
+    if "ensemble" in methods:
+        wanted.append(("ensemble", _ensemble, {"num_members": size.num_members}))
+    if "intervals" in extras and "cheat_corrected" in methods:
+        wanted.append(("intervals", _intervals, {"largest": size.largest_stream}))
+    if "early_stopping" in extras and "cheat_corrected" in methods:
+        wanted.append(("cheat_corrected_early_stopping", _early_stopping, {}))
+    if "sweeps" in extras and config.function == "sinusoid":
+        wanted.append(("evidential_optimum", _evidential_optimum, {}))
+        if "gaussian_process" in methods:
+            for scale in LENGTH_SCALES:
+                settings = process | {"length_scale": scale}
+                wanted.append((f"gaussian_process_{scale:g}", _gaussian_process, settings))
+        if "evidential" in methods:
+            settings = {"final_weight": 1.0, "form": "squared_error"}
+            wanted.append(("evidential_squared_error", _evidential, settings))
+            for weight in FINAL_WEIGHTS:
+                settings = {"final_weight": weight, "form": "cross_entropy"}
+                wanted.append((f"evidential_{weight:g}", _evidential, settings))
+    return [
+        Part(
+            name=name,
+            config=asdict(config) | settings,
+            compute=partial(compute, config, settings),
+        )
+        for name, compute, settings in wanted
+    ]
+
+
+def _cheat_corrected(
+    config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
+) -> PartResult:
+    return _measured(config, fit_cheat_corrected(config, directory))
+
+
+def _early_stopping(
+    config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
+) -> PartResult:
+    predict, history = fit_cheat_corrected_early(config, directory)
+    result = _measured(config, predict)
+    result.metrics["best_step"] = history.best_step
+    result.arrays["validation_steps"] = history.validation_steps
+    result.arrays["validation_losses"] = history.validation_losses
+    return result
+
+
+def _ensemble(
+    config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
+) -> PartResult:
+    ensemble, naive = fit_ensemble(config, directory, **settings)
+    result, of_naive = _measured(config, ensemble), _measured(config, naive)
+    result.metrics["naive"] = of_naive.metrics
+    result.arrays.update({f"naive_{key}": array for key, array in of_naive.arrays.items()})
+    return result
+
+
+def _evidential(
+    config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
+) -> PartResult:
+    result = _measured(config, fit_evidential(config, directory, **settings))
+    result.metrics.update(settings)
+    return result
+
+
+def _evidential_optimum(
+    config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
+) -> PartResult:
+    """Label distributions over 10 classes, certain to evenly split, and what EDL makes of them."""
+    true_probs = torch.zeros(5, 10, dtype=torch.float64)
+    for row, shares in enumerate(([1.0], [0.9, 0.1], [0.5, 0.5], [0.4, 0.3, 0.2, 0.1], [0.1] * 10)):
+        true_probs[row, : len(shares)] = torch.tensor(shares, dtype=torch.float64)
+    alpha = evidential.optimal_concentration(true_probs).numpy()
+    total = alpha.sum(axis=1, keepdims=True)
+    probs = alpha / total
+    variance = probs * (1 - probs) / (total + 1)
+    truth = true_probs.numpy()
+    return PartResult(
+        metrics={
+            "grouping_error": [
+                grouping_error(p[None], true_probs=t[None])
+                for p, t in zip(probs, truth, strict=True)
+            ],
+            "mean_variance": [mean_variance(v[None]) for v in variance],
+        },
+        arrays={"true_probs": truth, "probs": probs, "variance": variance},
+    )
+
+
+def _gaussian_process(
+    config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
+) -> PartResult:
+    predict, fitted = fit_gaussian_process(config, **settings)
+    result = _measured(config, predict)
+    result.metrics["length_scale"] = settings["length_scale"]
+    result.metrics["evidence_bound"] = float(fitted.evidence_bounds[-1])
+    result.arrays["evidence_bounds"] = fitted.evidence_bounds
+    return result
+
+
+def _intervals(
+    config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
+) -> PartResult:
+    # The trained network is loaded from the checkpoints of its own part.
+    return study_intervals(
+        fit_cheat_corrected(config, directory.parent / "cheat_corrected"),
+        FUNCTIONS[config.function],
+        num_evaluation=config.num_evaluation,
+        seed=config.seed,
+        **settings,
+    )
+
+
+def _measured(config: RegressionConfig, predict: Predictor) -> PartResult:
+    """Metrics against the closed form, over inputs of equal mass; predictions there and to plot."""
+    inputs = quantile_inputs(config.num_evaluation)
+    truth = FUNCTIONS[config.function](inputs)
+    predicted, plotted = predict(inputs), predict(PLOT_INPUTS)
+    return PartResult(
+        metrics={
+            "first_order_ece": first_order_ece(predicted.probs, true_probs=truth),
+            "second_order_ece": second_order_ece(
+                predicted.probs, predicted.variance, true_probs=truth
+            ),
+            "first_order_ece_20_bins": first_order_ece(
+                predicted.probs, true_probs=truth, num_bins=20
+            ),
+            "second_order_ece_20_bins": second_order_ece(
+                predicted.probs, predicted.variance, true_probs=truth, num_bins=20
+            ),
+            "mean_variance": mean_variance(predicted.variance),
+            "grouping_error": grouping_error(predicted.probs, true_probs=truth),
+        },
+        arrays={
+            "probs": predicted.probs.astype(np.float32),
+            "variance": predicted.variance.astype(np.float32),
+            "plot_probs": plotted.probs,
+            "plot_variance": plotted.variance,
+        },
+    )
+
+
+def _check(name: str, given: Sequence[str], known: Sequence[str] | Mapping[str, object]) -> None:
+    unknown = [value for value in given if value not in known]
+    if unknown:
+        raise ValueError(f"{name} has {unknown[0]!r}; expected some of {', '.join(known)}.")

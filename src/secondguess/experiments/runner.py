@@ -1,0 +1,213 @@
+"""Runs an experiment in parts, keeps what is finished, and writes results in one layout.
+
+    OUT/<experiment>/<preset>/seed-<n>/
+        result.json    experiment, preset, seed, config, versions, machine, seconds, metrics, claims
+        arrays.npz     every array of every part, named "<part>/<array>"
+        figures/
+        parts/<part>/  result.json and arrays.npz of one part, beside its checkpoints
+
+A part (one method, one sweep value) is the unit that is kept: a run that was stopped skips finished
+parts, and a part that trains goes on from its own checkpoints. All files are written whole or not
+at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class PartResult:
+    """What a part found: numbers for the tables (in JSON types) and arrays for the figures."""
+
+    metrics: dict[str, Any] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A piece of an experiment that is computed once.
+
+    Attributes:
+        name: of its directory.
+        config: what its result depends on, in JSON types: a finished part is used again only by a
+            run with the same.
+        compute: from a directory for its checkpoints, and the parts before it, to its result.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    compute: Callable[[Path, Mapping[str, PartResult]], PartResult]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A statement of the paper, or of the docs, checked on a run.
+
+    >>> Claim(name="variance matches error", holds=0.06 <= 0.1, value=0.06, bound=0.1).holds
+    True
+
+    Attributes:
+        name: the statement, in words.
+        holds: whether this run bears it out.
+        value: the number it is about.
+        bound: what that is compared with.
+        paper: what the paper says or shows, where it does.
+    """
+
+    name: str
+    holds: bool
+    value: float
+    bound: float
+    paper: str = ""
+
+
+def run_experiment(
+    *,
+    experiment: str,
+    preset: str,
+    seed: int,
+    config: Mapping[str, Any],
+    parts: Sequence[Part],
+    claims: Callable[[Mapping[str, PartResult]], Sequence[Claim]],
+    draw: Callable[[Mapping[str, PartResult], Path], None],
+    out: Path,
+    report: Callable[[str], None] = print,
+) -> Path:
+    """Compute the parts that are not finished, then write results, claims and figures.
+
+    Args:
+        experiment: its name.
+        preset: the name of its size.
+        seed: of this run.
+        config: the settings of the run, for the record.
+        parts: in the order they are computed.
+        claims: from all parts to the claims that they decide.
+        draw: from all parts and a directory to the figures in it.
+        out: where results of all experiments are.
+        report: told what is going on, a line at a time.
+
+    Returns:
+        The directory of the run.
+    """
+    directory = out / experiment / preset / f"seed-{seed}"
+    done: dict[str, PartResult] = {}
+    for part in parts:
+        part_directory = directory / "parts" / part.name
+        found = _read_part(part_directory, part)
+        if found is None:
+            report(f"{experiment} seed {seed}: {part.name}")
+            start = time.perf_counter()
+            part_directory.mkdir(parents=True, exist_ok=True)
+            computed = part.compute(part_directory, done)
+            seconds = time.perf_counter() - start
+            found = PartResult(computed.metrics, computed.arrays, seconds)
+            _write_part(part_directory, part, found)
+        else:
+            report(f"{experiment} seed {seed}: {part.name} is finished")
+        done[part.name] = found
+    _write_arrays(
+        directory / "arrays.npz",
+        {
+            f"{name}/{key}": array
+            for name, part in done.items()
+            for key, array in part.arrays.items()
+        },
+    )
+    _write_json(
+        directory / "result.json",
+        {
+            "experiment": experiment,
+            "preset": preset,
+            "seed": seed,
+            "config": config,
+            "versions": _versions(),
+            "machine": _machine(),
+            "seconds": {name: round(part.seconds, 1) for name, part in done.items()},
+            "metrics": {name: part.metrics for name, part in done.items()},
+            "claims": [asdict(claim) for claim in claims(done)],
+        },
+    )
+    figures = directory / "figures"
+    figures.mkdir(exist_ok=True)
+    draw(done, figures)
+    report(f"{experiment} seed {seed}: {directory}")
+    return directory
+
+
+def _read_part(directory: Path, part: Part) -> PartResult | None:
+    path = directory / "result.json"
+    if not path.exists():
+        return None
+    saved = json.loads(path.read_text())
+    config = json.loads(json.dumps(part.config))
+    if saved["config"] != config:
+        changed = [
+            f"{key}: {saved['config'].get(key)!r} there, {config.get(key)!r} now"
+            for key in sorted(saved["config"].keys() | config.keys())
+            if saved["config"].get(key) != config.get(key)
+        ]
+        raise ValueError(
+            f"{directory} holds a result with other settings ({'; '.join(changed)}). Name another "
+            f"--out, or remove it."
+        )
+    with np.load(directory / "arrays.npz") as arrays:
+        return PartResult(saved["metrics"], dict(arrays), saved["seconds"])
+
+
+def _write_part(directory: Path, part: Part, result: PartResult) -> None:
+    # The JSON last: where it is, the part is finished.
+    _write_arrays(directory / "arrays.npz", result.arrays)
+    _write_json(
+        directory / "result.json",
+        {"config": part.config, "metrics": result.metrics, "seconds": result.seconds},
+    )
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(content, indent=2) + "\n")
+    os.replace(unfinished, path)
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    unfinished = path.with_suffix(".unfinished")
+    with unfinished.open("wb") as file:
+        np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
+    os.replace(unfinished, path)
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in ("secondguess", "numpy", "scipy", "torch", "gpytorch", "transformers"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _machine() -> dict[str, Any]:
+    return {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count()}
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor()
