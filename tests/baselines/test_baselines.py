@@ -8,10 +8,12 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor, nn
 
-from secondguess.baselines import ensemble, evidential, gaussian_process, naive
+from secondguess.baselines import ensemble, epinet, evidential, gaussian_process, naive, sngp
 from secondguess.learning.batches import PairBatch
 from secondguess.learning.ensembles import MemberStack
 from secondguess.learning.training import TrainingConfig, train
+from secondguess.models.epinet import Epinet
+from secondguess.models.random_features import OrthogonalRandomFeatures, RandomFeatureNetwork
 from secondguess.models.residual_mlp import ResidualMLP
 from secondguess.theory.records import Prediction
 
@@ -82,12 +84,30 @@ def fitted_gaussian_process() -> Callable[[Tensor], Prediction]:
     return lambda inputs: gaussian_process.predict(fitted, inputs)
 
 
+def fitted_sngp() -> Callable[[Tensor], Prediction]:
+    generator = torch.Generator().manual_seed(0)
+    features = OrthogonalRandomFeatures(1, 256, length_scale=1.0, generator=generator)
+    model = RandomFeatureNetwork(nn.Identity(), features, 2, generator=generator)
+    train(model, loss=sngp.loss, batch_at=batches(), config=CONFIG)
+    fitted = sngp.fit(model, world()[0].split(500))
+    return lambda inputs: sngp.predict(fitted, inputs, generator=torch.Generator().manual_seed(0))
+
+
+def fitted_epinet() -> Callable[[Tensor], Prediction]:
+    generator = torch.Generator().manual_seed(0)
+    model = Epinet(network(32), 32, 2, prior_scale=0.1, generator=generator)
+    train(model, loss=epinet.loss, batch_at=batches(), config=CONFIG)
+    return lambda inputs: epinet.predict(model, inputs, generator=torch.Generator().manual_seed(0))
+
+
 FITTED = [
     fitted_naive,
     fitted_log_odds,
     fitted_ensemble,
     fitted_evidential,
     fitted_gaussian_process,
+    fitted_sngp,
+    fitted_epinet,
 ]
 
 
