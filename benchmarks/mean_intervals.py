@@ -1,7 +1,7 @@
 """Bounds for a bounded mean against one `np.histogram` of the same values, in time and in memory.
 
 Run with `make bench`, or `python benchmarks/mean_intervals.py [--max-rows 1_000_000_000] [--out
-FILE]`. The values are drawn with replacement from four million values of S (Algorithm 1 on the
+FILE]`. The values are drawn with replacement from a million values of S (Algorithm 1 on the
 one-dimensional task, min_variance 0.02²), so their mean is known exactly, and streamed in chunks of
 2**20. Every row of the table is a process of its own. Seconds are those of the bound alone, reading
 the stream and the final query, without making the values; the peer, for betting, is the sum of the
@@ -38,7 +38,7 @@ FAILURE_RATE = 0.05
 
 
 def pool() -> np.ndarray:
-    inputs, responses = sample_pairs(1 << 22, np.random.default_rng(0))
+    inputs, responses = sample_pairs(1 << 20, np.random.default_rng(0))
     prediction = half_blind_predictor(inputs)
     return scaled_products(prediction.probs, prediction.variance, responses, CUTOFF)
 
@@ -105,7 +105,7 @@ def in_own_process(*arguments: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--max-rows", type=int, default=10_000_000)
-    parser.add_argument("--out", type=Path, help="write the results there as JSON")
+    parser.add_argument("--out", type=Path, help="keep the results there; go on from what is done")
     parser.add_argument("--one", nargs=2, metavar=("ROWS", "METHOD"), help=argparse.SUPPRESS)
     parser.add_argument("--array", type=int, metavar="ROWS", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -115,13 +115,28 @@ def main() -> None:
     if arguments.array:
         print(json.dumps(in_memory(arguments.array)))
         return
-    rows = []
+    record: dict[str, Any] = {"rows": [], "array": None}
+    if arguments.out and arguments.out.exists():
+        record = json.loads(arguments.out.read_text())
+    record["command"] = (
+        "python benchmarks/mean_intervals.py --max-rows 1_000_000_000 "
+        "--out docs/results/mean-intervals-speed.json"
+    )
+    done = {(row["rows"], row["method"]) for row in record["rows"]}
+
+    def save() -> None:
+        if arguments.out:
+            arguments.out.write_text(json.dumps(record, indent=1) + "\n")
+
     print(f"{'rows':>13} {'method':>9} {'bound':>8} {'s':>9} {'ns/row':>7} {'/hist':>6} {'MB':>6}")
     sizes = [10**power for power in range(4, 10) if 10**power <= arguments.max_rows]
     for num_rows in sizes:
         for method in get_args(MeanMethod):
+            if (num_rows, method) in done:
+                continue
             row = in_own_process("--one", str(num_rows), method)
-            rows.append(row)
+            record["rows"].append(row)
+            save()
             peer = row["histogram_seconds"]
             ratio = f"{row['seconds'] / peer:.2f}" if peer else ""
             print(
@@ -129,20 +144,15 @@ def main() -> None:
                 f"{1e9 * row['seconds'] / num_rows:>7.1f} {ratio:>6} {row['megabytes']:>6.1f}",
                 flush=True,
             )
-    array = in_own_process("--array", str(min(10**7, arguments.max_rows)))
+    if record["array"] is None:
+        record["array"] = in_own_process("--array", str(min(10**7, arguments.max_rows)))
+        save()
+    array = record["array"]
     ratio = array["seconds"] / array["histogram_seconds"]
     print(
         f"one array of {array['rows']:,}: betting {array['seconds']:.3f} s, np.histogram "
         f"{array['histogram_seconds']:.3f} s, ratio {ratio:.2f}"
     )
-    if arguments.out:
-        record = {
-            "command": "python benchmarks/mean_intervals.py --max-rows 1_000_000_000 --out "
-            "docs/results/mean-intervals-speed.json",
-            "rows": rows,
-            "array": array,
-        }
-        arguments.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -92,7 +92,8 @@ def speed() -> str:
     array = record["array"]
     ratio = array["seconds"] / array["histogram_seconds"]
     return (
-        f"{table(heads, rows, record['command'])}\n\n"
+        f"{table(heads, rows, record['command'])} The mean of the values is "
+        f"{record['rows'][0]['mean']:.4f}.\n\n"
         f"On one array of {array['rows']:,} values in memory, best of five: betting "
         f"{array['seconds']:.3f} s, `np.histogram` with 8,192 cells "
         f"{array['histogram_seconds']:.3f} s, ratio {ratio:.2f}."

@@ -164,8 +164,8 @@ def stakes(
     values and d the mean distance above the mean at which it arises (third over second central
     moment), both in units of top - mean, a bound that rests on n rows is tightest near the stake
     k = q - 2 d q² / 3 for small q = sqrt(2 log_level / (n v)), and k d nears 1 for large q. The
-    rational function below has both limits. The moments start from one pretended row, a quarter of
-    one at the top; n is the whole stream for one look, or t log(1 + t) for any time.
+    rational function below has both limits. The moments start from one pretended row, at the top
+    with weight 1/4; n is the whole stream for one look, or t log(1 + t) for any time.
 
     Args:
         blocks: in the order of the stream, without gaps.
@@ -175,7 +175,8 @@ def stakes(
         anytime: whether the bound will be looked at repeatedly.
     """
     sums = np.array([(b.count, b.total, b.squares, b.cubes) for b in blocks], dtype=np.float64)
-    rows, total, squares, cubes = (np.cumsum(sums, axis=0) - sums).T
+    # Not cumsum - sums: its rounding would let a block have a say in its own stake.
+    rows, total, squares, cubes = np.cumsum(np.vstack([np.zeros(4), sums[:-1]]), axis=0).T
     mean = total / np.maximum(rows, 1)
     reach = top - ((bottom + top) / 2 + total) / (rows + 1)
     second = np.maximum(squares - total * mean, 0.0) / reach**2 + 0.25
