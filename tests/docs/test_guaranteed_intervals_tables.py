@@ -40,6 +40,14 @@ def allowed(row: dict) -> float:
     return rate + 3 * np.sqrt(rate * (1 - rate) / row["replicates"])
 
 
+def test_the_committed_bounds_fail_no_more_often_than_promised():
+    rows = committed("guaranteed-intervals-coverage")
+    assert len({row["law"] for row in rows}) >= 6
+    for row in rows:
+        assert row["replicates"] >= 1000
+        assert max(row["failures"].values()) / row["replicates"] <= allowed(row), row
+
+
 @pytest.mark.slow
 @pytest.mark.statistical
 def test_bounds_fail_no_more_often_than_promised():
