@@ -124,6 +124,7 @@ def _as_record(check: PairCheck, rate: PropertyRate | None, num_skipped: int) ->
         "repeat_excess": check.repeat_excess[0],
         "repeat_standard_error": check.repeat_excess[1],
         "share_above_one": check.share_above_one,
+        "share_far_above_one": check.share_far_above_one,
         "signs": check.signs,
         "bounds_rest_on": str(RestsOn.CALIBRATED_PAIRS),
     }
@@ -161,6 +162,7 @@ def _report(
         ("  difference", f"{gain:+.4f}", f"0 or more (± {gain_error:.4f})"),
         ("repeats y2 = y1, observed - predicted", f"{excess:+.4f}", f"0 (± {excess_error:.4f})"),
         ("share of confidences above 1", f"{check.share_above_one:.2%}", "0 %"),
+        ("share of confidences above 1.1", f"{check.share_far_above_one:.2%}", "0 %"),
     ]
     yield from (f"{label:<58}{value:>10}  {expected}".rstrip() for label, value, expected in table)
     if check.signs:
