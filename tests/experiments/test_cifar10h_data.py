@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from secondguess.experiments.cifar10h import data, download
-from secondguess.experiments.cifar10h.data import AnnotatedImages, Cifar10H
+from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.learning.pairs import PairData
 
 NEEDS_DATA = pytest.mark.skipif(
@@ -20,10 +20,10 @@ NEEDS_DATA = pytest.mark.skipif(
 )
 
 
-def rows(number: int) -> AnnotatedImages:
+def rows(number: int) -> AnnotatedInputs:
     images = np.zeros((number, 3, 1, 1), np.uint8)
     responses = PairData.from_responses(np.tile(np.arange(number)[:, None] % 10, 2))
-    return AnnotatedImages(images, responses, np.arange(number))
+    return AnnotatedInputs(images, responses, np.arange(number))
 
 
 def test_splits_are_those_of_the_paper() -> None:
@@ -130,7 +130,7 @@ def test_the_published_labels_are_read_without_running_code(tmp_path: Path) -> N
 def test_the_real_files_load_and_have_their_published_facts() -> None:
     loaded = data.load()
     assert (len(loaded.pretraining), len(loaded.annotated)) == (50_000, 10_000)
-    pixels = loaded.pretraining.images / np.float32(255)
+    pixels = loaded.pretraining.inputs / np.float32(255)
     np.testing.assert_allclose(pixels.std(axis=(0, 2, 3)), data.CHANNEL_DEVIATION, atol=1e-4)
     votes = loaded.pretraining.responses.labels
     wrong = (votes != loaded.pretraining.labels[:, None]).mean(axis=0)

@@ -52,33 +52,34 @@ _NUM_TRAIN, _NUM_TEST, _BATCH = 50_000, 10_000, 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AnnotatedImages:
-    """Images, the responses of several annotators to each, and CIFAR-10's own label.
+class AnnotatedInputs:
+    """Inputs, the responses of several annotators to each, and CIFAR-10's own label.
 
-    >>> images = AnnotatedImages(
-    ...     images=np.zeros((2, 3, 32, 32), np.uint8),
+    >>> examples = AnnotatedInputs(
+    ...     inputs=np.zeros((2, 3, 32, 32), np.uint8),
     ...     responses=PairData.from_counts([[50, 0], [20, 31]]),
     ...     labels=np.array([0, 1]),
     ... )
-    >>> len(images[:1]), images.responses.counts()
+    >>> len(examples[:1]), examples.responses.counts()
     (1, array([[50,  0], [20, 31]]))
 
     Attributes:
-        images: `(n, 3, 32, 32)` bytes, red, green and blue.
+        inputs: `(n, 3, 32, 32)` bytes, red, green and blue, as they are loaded; a tensor of bytes
+            or of features `(n, num_features)` where they are prepared for a network.
         responses: n rows of annotations.
         labels: `(n,)` class indices, for accuracy only.
     """
 
-    images: NDArray[np.uint8]
+    inputs: Any
     responses: PairData
     labels: IntArray
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self.labels)
 
-    def __getitem__(self, rows: Any) -> AnnotatedImages:
+    def __getitem__(self, rows: Any) -> AnnotatedInputs:
         """Some of the rows, by a slice, an index array or a mask."""
-        return AnnotatedImages(self.images[rows], self.responses[rows], self.labels[rows])
+        return AnnotatedInputs(self.inputs[rows], self.responses[rows], self.labels[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,26 +91,26 @@ class Cifar10H:
         annotated: the 10,000 test images with about fifty labels each (CIFAR-10H).
     """
 
-    pretraining: AnnotatedImages
-    annotated: AnnotatedImages
+    pretraining: AnnotatedInputs
+    annotated: AnnotatedInputs
 
     @property
-    def finetuning(self) -> AnnotatedImages:
+    def finetuning(self) -> AnnotatedInputs:
         """Images 0 to 2,999 of CIFAR-10H: the fine-tuning sweep trains on them."""
         return self.annotated[:NUM_FINETUNING]
 
     @property
-    def validation(self) -> AnnotatedImages:
+    def validation(self) -> AnnotatedInputs:
         """Images 3,000 to 4,999: hyper-parameters are chosen by the divergence on them."""
         return self.annotated[NUM_FINETUNING : NUM_FINETUNING + NUM_VALIDATION]
 
     @property
-    def all_finetuning(self) -> AnnotatedImages:
+    def all_finetuning(self) -> AnnotatedInputs:
         """Images 0 to 4,999, both of the above: the final models train on them."""
         return self.annotated[: NUM_FINETUNING + NUM_VALIDATION]
 
     @property
-    def test(self) -> AnnotatedImages:
+    def test(self) -> AnnotatedInputs:
         """Images 5,000 to 9,999: every published number comes from them."""
         return self.annotated[NUM_FINETUNING + NUM_VALIDATION :]
 
@@ -161,10 +162,10 @@ def load(data_dir: Path | str | None = None) -> Cifar10H:
     _check_order(folder / COUNTS_FILE, counts.argmax(axis=1), test_labels, at_least=0.98)
     indices = range(len(CLASSES))
     return Cifar10H(
-        AnnotatedImages(
+        AnnotatedInputs(
             train_images, PairData.from_responses(votes, classes=indices), train_labels
         ),
-        AnnotatedImages(test_images, PairData.from_counts(counts, classes=indices), test_labels),
+        AnnotatedInputs(test_images, PairData.from_counts(counts, classes=indices), test_labels),
     )
 
 

@@ -1,0 +1,83 @@
+"""Figures of the CIFAR-10H experiment: what the variants do, and reliability diagrams."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from secondguess.experiments.cifar10h.data import CLASSES, AnnotatedInputs
+from secondguess.experiments.cifar10h.tables import TITLES, row_title
+from secondguess.experiments.cifar10h.variants import VARIANTS
+from secondguess.report.look import BLUE, house_look, new_figure, save
+from secondguess.report.panels import draw_reliability
+from secondguess.theory.checks import FloatArray
+from secondguess.theory.metrics import squared_error_estimate
+from secondguess.theory.reliability import reliability_bins
+
+
+def draw_variants(examples: AnnotatedInputs, path: Path, *, num_images: int = 2) -> None:
+    """The images on which annotators disagree most, and their labels, in all four variants.
+
+    Args:
+        examples: images as bytes, with annotator counts.
+        path: of the figure.
+        num_images: rows of the figure.
+    """
+    counts = examples.responses.counts()
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    entropy = -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=1)
+    chosen = np.argsort(-entropy)[:num_images]
+    with house_look():
+        figure, axes = new_figure(num_images, 2 * len(VARIANTS), panel=(1.6, 1.6))
+        for row, index in enumerate(chosen):
+            image = torch.from_numpy(examples.inputs[index : index + 1])
+            for column, (name, variant) in enumerate(VARIANTS.items()):
+                picture, bars = axes[row, 2 * column], axes[row, 2 * column + 1]
+                picture.imshow(variant.scramble(image)[0].movedim(0, -1).numpy())
+                picture.set_axis_off()
+                split = variant.subclass_probs()
+                labels = (
+                    shares[index] if split is None else (shares[index, :, None] * split).ravel()
+                )
+                bars.barh(np.arange(len(labels)) * 10 / len(labels), labels, color=BLUE)
+                bars.set_xlim(0, 1)
+                bars.set_ylim(10, -1)
+                bars.set_yticks(range(10), CLASSES, fontsize=5)
+                if row == 0:
+                    picture.set_title(TITLES[name])
+        save(figure, path)
+
+
+def draw_reliability_diagrams(
+    predictions: Mapping[str, tuple[FloatArray, FloatArray]],
+    examples: AnnotatedInputs,
+    path: Path,
+    *,
+    subclass_probs: FloatArray | None = None,
+    columns: int = 4,
+) -> None:
+    """Squared error against predicted variance in 100 bins, a panel for each row of the table.
+
+    Args:
+        predictions: probabilities and variances for the split, by row.
+        examples: the split.
+        path: of the figure.
+        subclass_probs: p(sub-class|class), where classes are split.
+        columns: panels in a row of the figure.
+    """
+    counts = examples.responses.counts()
+    with house_look():
+        figure, axes = new_figure(math.ceil(len(predictions) / columns), columns)
+        for panel in axes.flat[len(predictions) :]:
+            panel.set_axis_off()
+        for panel, (name, (probs, variance)) in zip(axes.flat, predictions.items(), strict=False):
+            errors = squared_error_estimate(probs, counts, subclass_probs=subclass_probs)
+            draw_reliability(panel, {"": reliability_bins(variance, errors)})
+            panel.set_title(row_title(name))
+            panel.set_xlabel("predicted variance")
+            panel.set_ylabel("squared error")
+        save(figure, path)

@@ -1,0 +1,229 @@
+"""A variant of the data as tensors for one kind of backbone, and the backbones themselves.
+
+Two kinds: `frozen_task` makes features of a frozen network once, on which small networks train;
+`image_task` keeps the images, augments each batch and trains a wide ResNet end to end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from secondguess.experiments.cifar10h.augmix import augmix
+from secondguess.experiments.cifar10h.data import (
+    CHANNEL_DEVIATION,
+    CHANNEL_MEAN,
+    AnnotatedInputs,
+    Cifar10H,
+)
+from secondguess.experiments.cifar10h.features import frozen_features
+from secondguess.experiments.cifar10h.variants import NUM_SUBCLASSES, Variant
+from secondguess.learning.batches import (
+    AnnotationBatch,
+    PairBatch,
+    annotation_batches,
+    pair_batches,
+)
+from secondguess.learning.pairs import PairData
+from secondguess.models.spectral import SpectralLinear
+from secondguess.models.wide_resnet import WideResNet
+
+NUM_ORIGINAL = 10
+
+MakeBackbone = Callable[[float | None, torch.Generator], nn.Module]
+"""From a spectral bound (or None) and a generator to a module with an attribute `num_features`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What a method is trained and measured on.
+
+    Attributes:
+        data: the splits, their inputs as tensors.
+        variant: of the data.
+        prepare: from a batch of those inputs, and a generator for training or None for evaluation,
+            to what the backbone takes.
+        make_backbone: makes a fresh backbone.
+    """
+
+    data: Cifar10H
+    variant: Variant
+    prepare: Callable[[Tensor, torch.Generator | None], Tensor]
+    make_backbone: MakeBackbone
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there are to predict."""
+        return self.variant.num_classes(NUM_ORIGINAL)
+
+    def batches(
+        self, examples: AnnotatedInputs, *, batch_size: int, seed: int, all_pairs: bool = False
+    ) -> Callable[[int], Any]:
+        """A source of batches with prepared inputs and, where there are any, sub-classes.
+
+        Args:
+            examples: a split.
+            batch_size: rows of a batch.
+            seed: with the step, decides everything.
+            all_pairs: whether a batch has all annotations of a row, or one pair.
+        """
+        source = annotation_batches if all_pairs else pair_batches
+        plain: Callable[[int], Any] = source(
+            examples.inputs, examples.responses, batch_size=batch_size, seed=seed
+        )
+        relabelled = self.variant.relabelled(plain, num_original=NUM_ORIGINAL, seed=seed)
+
+        def batch_at(step: int) -> PairBatch | AnnotationBatch:
+            batch = relabelled(step)
+            generator = torch.Generator().manual_seed(derived_seed(seed, step))
+            return batch._replace(inputs=self.prepare(batch.inputs, generator))
+
+        return batch_at
+
+    def evaluation_inputs(self, examples: AnnotatedInputs, chunk: int = 500) -> Iterator[Tensor]:
+        """The inputs of a split in order, prepared for evaluation, a chunk at a time."""
+        for rows in examples.inputs.split(chunk):
+            yield self.prepare(rows, None)
+
+    def responses(self, examples: AnnotatedInputs, *, seed: int) -> PairData:
+        """The responses of a split, with sub-classes drawn once where there are any."""
+        split = self.variant.subclass_probs(NUM_ORIGINAL)
+        if split is None:
+            return examples.responses
+        rng = np.random.default_rng([seed, 3])
+        counts = rng.multinomial(examples.responses.counts(), split)
+        return PairData.from_counts(counts.reshape(len(counts), NUM_ORIGINAL * NUM_SUBCLASSES))
+
+
+class FeatureMLP(nn.Module):
+    """A small network on features: a linear layer, a relu and a residual block.
+
+    >>> network = FeatureMLP(1280, spectral_bound=6.0)
+    >>> network(torch.zeros(2, 1280)).shape
+    torch.Size([2, 256])
+
+    Args:
+        num_inputs: size of the features.
+        width: size of both layers.
+        spectral_bound: bound on the norm of both layers (SNGP); None for none.
+        generator: source of the initial values; without it, torch's default generator.
+    """
+
+    def __init__(
+        self,
+        num_inputs: int,
+        width: int = 256,
+        *,
+        spectral_bound: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.first = _linear(num_inputs, width, spectral_bound, generator)
+        self.second = _linear(width, width, spectral_bound, generator)
+        self.num_features = width
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features `(n, num_inputs)` to `(n, width)`."""
+        stream = self.first(features).relu()
+        return stream + self.second(stream).relu()
+
+
+def frozen_task(
+    data: Cifar10H,
+    variant: Variant,
+    *,
+    cache_dir: Path,
+    width: int = 256,
+    extractor: nn.Module | None = None,
+) -> Task:
+    """Features of all images, scrambled where the variant says so, without augmentation.
+
+    Features are standardised by the mean and deviation of the pretraining ones.
+
+    Args:
+        data: the images.
+        variant: of the data.
+        cache_dir: folder of the feature files.
+        width: of the small networks.
+        extractor: see `frozen_features`.
+    """
+
+    def features(images: NDArray[np.uint8]) -> Tensor:
+        scrambled = variant.scramble(torch.from_numpy(images)).numpy()
+        return frozen_features(scrambled, cache_dir=cache_dir, extractor=extractor)
+
+    pretraining, annotated = features(data.pretraining.inputs), features(data.annotated.inputs)
+    mean, deviation = pretraining.mean(dim=0), pretraining.std(dim=0).clamp_min(1e-6)
+    num_inputs = pretraining.shape[1]
+    return Task(
+        data=_with_inputs(data, (pretraining - mean) / deviation, (annotated - mean) / deviation),
+        variant=variant,
+        prepare=lambda inputs, generator: inputs,
+        make_backbone=lambda bound, generator: FeatureMLP(
+            num_inputs, width, spectral_bound=bound, generator=generator
+        ),
+    )
+
+
+def image_task(data: Cifar10H, variant: Variant, *, depth: int, width: int) -> Task:
+    """Images for a wide ResNet: augmented in training, then scrambled, then normalised.
+
+    Args:
+        data: the images.
+        variant: of the data.
+        depth: of the network.
+        width: of the network.
+    """
+
+    def prepare(images: Tensor, generator: torch.Generator | None) -> Tensor:
+        levels = images.float() if generator is None else augmix(images, generator=generator)
+        mean, deviation = (
+            255 * torch.tensor(values).view(3, 1, 1) for values in (CHANNEL_MEAN, CHANNEL_DEVIATION)
+        )
+        return (variant.scramble(levels) - mean) / deviation
+
+    images = (torch.from_numpy(part.inputs) for part in (data.pretraining, data.annotated))
+    return Task(
+        data=_with_inputs(data, *images),
+        variant=variant,
+        prepare=prepare,
+        make_backbone=lambda bound, generator: WideResNet(
+            depth=depth, width=width, spectral_bound=bound, generator=generator
+        ),
+    )
+
+
+def derived_seed(*parts: int) -> int:
+    """One seed from several, without the overlaps that adding them would bring.
+
+    >>> derived_seed(0, 1) == derived_seed(0, 1), derived_seed(0, 1) == derived_seed(1, 0)
+    (True, False)
+    """
+    return int(np.random.SeedSequence(parts).generate_state(1)[0])
+
+
+def _linear(
+    num_inputs: int, num_outputs: int, bound: float | None, generator: torch.Generator | None
+) -> nn.Module:
+    if bound is not None:
+        return SpectralLinear(num_inputs, num_outputs, bound=bound, generator=generator)
+    # Made empty: the usual constructor would draw from torch's default generator.
+    layer = nn.Linear(num_inputs, num_outputs, device="meta").to_empty(device="cpu")
+    nn.init.normal_(layer.weight, std=1 / math.sqrt(num_inputs), generator=generator)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def _with_inputs(data: Cifar10H, pretraining: Tensor, annotated: Tensor) -> Cifar10H:
+    return Cifar10H(
+        AnnotatedInputs(pretraining, data.pretraining.responses, data.pretraining.labels),
+        AnnotatedInputs(annotated, data.annotated.responses, data.annotated.labels),
+    )

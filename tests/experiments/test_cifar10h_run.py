@@ -1,0 +1,99 @@
+"""A whole run on invented images: parts, tuning, tables, claims and figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from secondguess.experiments.cifar10h import data, protocol, run, task
+from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
+from secondguess.experiments.cifar10h.tables import tables
+from secondguess.learning.pairs import PairData
+
+TINY = run.Preset(
+    backbone="frozen",
+    protocol=protocol.ProtocolConfig(
+        batch_size=32,
+        short_pretraining=2,
+        long_pretraining=3,
+        finetuning_lengths=(2,),
+        num_trials=1,
+        num_folds=2,
+    ),
+    methods=("naive", "ensemble", "cheat"),
+    variants=("original", "extra-classes"),
+    num_seeds=2,
+    num_pretraining=60,
+)
+
+
+def invented(number: int, rng: np.random.Generator) -> AnnotatedInputs:
+    images = rng.integers(256, size=(number, 3, 32, 32), dtype=np.uint8)
+    labels = rng.integers(10, size=number)
+    counts = 30 * np.eye(10, dtype=int)[labels] + rng.multinomial(20, np.full(10, 0.1), number)
+    return AnnotatedInputs(images, PairData.from_counts(counts), labels)
+
+
+def mean_levels(images: NDArray[np.uint8], **settings: object) -> Tensor:
+    return torch.from_numpy(images).float().mean(dim=(2, 3))
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    loaded = Cifar10H(invented(80, rng), invented(200, rng))
+    monkeypatch.setattr(run.files, "load", lambda folder: loaded)
+    monkeypatch.setattr(task, "frozen_features", mean_levels)
+    monkeypatch.setattr(data, "NUM_FINETUNING", 60)
+    monkeypatch.setattr(data, "NUM_VALIDATION", 40)
+    monkeypatch.setitem(run.PRESETS, "tiny", TINY)
+    return tmp_path
+
+
+def test_a_run_goes_from_images_to_tables(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"preset": "tiny", "out": tiny / "out", "data_dir": tiny}
+    directories = [run.run_cifar10h(seed=seed, **settings) for seed in (0, 1)]
+    first = json.loads((directories[0] / "result.json").read_text())
+    second = json.loads((directories[1] / "result.json").read_text())
+    assert list(first["metrics"]) == [
+        f"{variant}/{method}" for variant in TINY.variants for method in TINY.methods
+    ]
+    assert list(second["metrics"]) == [f"original/{method}" for method in TINY.methods]
+    # Tuned once, on the original and with seed 0; the ensemble takes the naive network's.
+    recipes = {name: part["recipe"] for name, part in first["metrics"].items()}
+    assert recipes["original/ensemble"] == recipes["extra-classes/naive"]
+    assert second["metrics"]["original/cheat"]["recipe"] == recipes["extra-classes/cheat"]
+    assert {path.name for path in (tiny / "out/cifar10h/tiny/tuning").iterdir()} == {
+        "naive",
+        "cheat",
+    }
+    assert len(first["claims"]) == 6
+    assert {path.name for path in (directories[0] / "figures").iterdir()} == {
+        "variants.png",
+        "reliability-original.png",
+        "reliability-extra-classes.png",
+    }
+    text = tables(directories)
+    assert text.count("| Naive NN |") == 2
+    assert "2 seed(s)" in text
+
+    # A second call finds everything finished.
+    def untouchable(*arguments: object, **settings: object) -> None:
+        raise AssertionError("a finished part was computed again")
+
+    monkeypatch.setattr(run, "final_result", untouchable)
+    assert run.run_cifar10h(seed=0, **settings) == directories[0]
+    assert "original/naive is finished" in capsys.readouterr().out
+
+
+def test_unknown_presets_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="preset is 'huge'; expected one of quick, cpu"):
+        run.run_cifar10h(preset="huge", out=tmp_path)

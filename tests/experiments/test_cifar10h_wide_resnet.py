@@ -1,0 +1,81 @@
+"""The methods on images: small wide ResNets here, the published ones where there is time."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from secondguess.experiments.cifar10h import data
+from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
+from secondguess.experiments.cifar10h.fitting import Stage, fit, predict
+from secondguess.experiments.cifar10h.methods import METHODS
+from secondguess.experiments.cifar10h.run import PRESETS
+from secondguess.experiments.cifar10h.task import image_task
+from secondguess.experiments.cifar10h.variants import VARIANTS
+from secondguess.learning.pairs import PairData
+
+NEEDS_DATA = pytest.mark.skipif(
+    not os.environ.get(data.DATA_VARIABLE),
+    reason=f"{data.DATA_VARIABLE} does not name a folder with CIFAR-10, CIFAR-10N and CIFAR-10H",
+)
+ONE_STEP = Stage(num_steps=1, learning_rate=1e-3, weight_decay=0.1)
+
+
+def noise_images(number: int) -> AnnotatedInputs:
+    rng = np.random.default_rng(0)
+    images = rng.integers(256, size=(number, 3, 32, 32), dtype=np.uint8)
+    labels = rng.integers(10, size=number)
+    return AnnotatedInputs(images, PairData.from_counts(50 * np.eye(10, dtype=int)[labels]), labels)
+
+
+@pytest.mark.parametrize("name", ["naive", "ensemble", "sngp", "epinet", "cheat-sngp"])
+def test_methods_train_on_images(name: str) -> None:
+    noise = noise_images(16)
+    task = image_task(Cifar10H(noise, noise), VARIANTS["extra-scrambled"], depth=10, width=1)
+    method, examples = METHODS[name], task.data.pretraining
+    model = fit(task, method, examples, ONE_STEP, batch_size=4, seed=0)
+    prediction = predict(task, method, model, examples[:3], trained_on=examples, seed=0)
+    assert prediction.probs.shape == (3, 30)
+    assert np.isfinite(prediction.variance).all()
+
+
+def test_images_are_augmented_in_training_only_and_normalised() -> None:
+    noise = noise_images(64)
+    task = image_task(Cifar10H(noise, noise), VARIANTS["original"], depth=10, width=1)
+    images = task.data.pretraining.inputs
+    plain = task.prepare(images, None)
+    mean, deviation = (
+        torch.tensor(values).view(3, 1, 1) for values in (data.CHANNEL_MEAN, data.CHANNEL_DEVIATION)
+    )
+    torch.testing.assert_close(plain * deviation + mean, images / 255)
+    augmented = task.prepare(images, torch.Generator().manual_seed(0))
+    assert not torch.isclose(augmented, plain).all()
+    batches = [task.batches(task.data.pretraining, batch_size=8, seed=1)(5) for _ in range(2)]
+    assert batches[0].inputs.equal(batches[1].inputs)
+
+
+@pytest.mark.slow
+@NEEDS_DATA
+@pytest.mark.parametrize("name", PRESETS["paper"].methods)
+def test_the_published_network_takes_a_step(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Training and evaluation of WRN-28-10 on eight real images."""
+    loaded = data.load()
+    few = Cifar10H(loaded.pretraining[:8], loaded.annotated[:8])
+    size = PRESETS["paper"]
+    task = image_task(few, VARIANTS["original"], depth=size.depth, width=size.width)
+    method, examples = METHODS[name], task.data.pretraining
+    start = time.perf_counter()
+    model = fit(task, method, examples, ONE_STEP, batch_size=8, seed=0)
+    seconds = time.perf_counter() - start
+    parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    parameters //= method.num_members
+    with capsys.disabled():
+        print(f"\n{method.title}: {parameters:,} parameters a network, {seconds:.1f} s for a step")
+    # Heads differ by at most the 1,024 x 100 weights of the pair table on random features.
+    assert 36_400_000 < parameters < 36_700_000
+    prediction = predict(task, method, model, examples, trained_on=examples, seed=0)
+    assert prediction.probs.shape == (8, 10)
