@@ -64,7 +64,7 @@ def pillow_augmix(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
             chain = image
             for _ in range(rng.integers(1, 4)):
                 strength = rng.choice([-1, 1]) * rng.uniform(0.01, 0.3)
-                chain = pillow_operation(chain, rng.integers(9), strength)
+                chain = pillow_operation(chain, int(rng.integers(9)), strength)
             mixed += share * np.asarray(chain)
         results.append((1 - weight) * array + weight * mixed)
     return np.stack(results)
