@@ -1,0 +1,95 @@
+"""What section 5.2 claims, decided on the parts of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from secondguess.experiments.digits_of_pi.rankings import CONFIDENCE, RIVALS
+from secondguess.experiments.runner import Claim, PartResult
+
+
+def pi_claims(parts: Mapping[str, PartResult]) -> list[Claim]:
+    """The claims that the parts at hand decide."""
+    samples = parts["samples"].metrics
+    return [
+        Claim(
+            name="share of correct statements about the first 250 digits",
+            holds=samples["correct_among_first_250"] >= 0.95,
+            value=samples["correct_among_first_250"],
+            bound=0.95,
+            paper="early digits are known",
+        ),
+        *_calibration_claims("samples", samples),
+        *_calibration_claims("all sentences", parts["exact"].metrics),
+        *_ranking_claims(samples),
+        *_decoder_claims(parts["decoders"].metrics),
+    ]
+
+
+def _calibration_claims(which: str, metrics: Mapping) -> list[Claim]:
+    confidence = np.array(metrics["decile_confidence"])
+    rate = np.array(metrics["decile_hallucination_rate"])
+    judged = confidence < 0.95
+    worst = float(np.abs(rate - (1 - confidence))[judged].max()) if judged.any() else 0.0
+    overall = metrics["overall"]
+    limit = overall["promised_rate"] + 3 * overall["standard_error"]
+    return [
+        Claim(
+            name=f"{which}: largest |hallucination rate - (1 - C)| of a decile with C below 0.95",
+            holds=worst <= 0.04,
+            value=worst,
+            bound=0.04,
+            paper="1 - C is a good estimate of the hallucination rate",
+        ),
+        Claim(
+            name=f"{which}: hallucination rate, at most 1 - mean C and three standard errors",
+            holds=overall["hallucination_rate"] <= limit,
+            value=overall["hallucination_rate"],
+            bound=limit,
+            paper="Theorem 4.5",
+        ),
+    ]
+
+
+def _ranking_claims(samples: Mapping) -> list[Claim]:
+    rates = samples["rate_and_standard_error"]
+    claims = []
+    for response_rate, (ours, our_error) in rates[CONFIDENCE].items():
+        best, error = min(tuple(rates[name][response_rate]) for name in RIVALS)
+        limit = best + 2 * float(np.hypot(error, our_error))
+        claims.append(
+            Claim(
+                name=f"hallucination rate of the confidence ranking at response rate "
+                f"{response_rate}, at most the best rival's and two standard errors",
+                holds=ours <= limit,
+                value=ours,
+                bound=limit,
+                paper="similar or lower than other common filtering strategies",
+            )
+        )
+    at_tenth = rates[CONFIDENCE]["0.1"][0]
+    claims.append(
+        Claim(
+            name="hallucination rate of the confidence ranking at response rate 0.1",
+            holds=at_tenth <= 0.005,
+            value=at_tenth,
+            bound=0.005,
+        )
+    )
+    return claims
+
+
+def _decoder_claims(decoders: Mapping) -> list[Claim]:
+    return [
+        Claim(
+            name=f"{name}: measured hallucination rate, at most the promised one and three "
+            f"standard errors",
+            holds=each["hallucination_rate"] <= each["promised_rate"] + 3 * each["standard_error"],
+            value=each["hallucination_rate"],
+            bound=each["promised_rate"],
+            paper="Theorem 4.5",
+        )
+        for name, each in decoders.items()
+    ]

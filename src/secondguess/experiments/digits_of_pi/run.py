@@ -1,0 +1,325 @@
+"""The experiment in parts: train, score every sentence, sample, decode, and pick examples.
+
+`quick` learns fewer digits; `cpu` is the best small recipe found for fifteen minutes on two cores;
+`paper` is everything as published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import torch
+
+from secondguess.experiments.digits_of_pi.claims import pi_claims
+from secondguess.experiments.digits_of_pi.evaluation import (
+    MALFORMED,
+    SAMPLING,
+    Statements,
+    columns_of,
+    exact_statements,
+    known_digits,
+    overall_bound,
+    reliability_bins,
+    sampled_statements,
+)
+from secondguess.experiments.digits_of_pi.examples import pick_examples
+from secondguess.experiments.digits_of_pi.figures import draw_figures
+from secondguess.experiments.digits_of_pi.grammar import HAZY, grammar
+from secondguess.experiments.digits_of_pi.pairs import PiPairs
+from secondguess.experiments.digits_of_pi.questions import digits_at, question
+from secondguess.experiments.digits_of_pi.rankings import (
+    GAP_KINDS,
+    curves,
+    ranking_gaps,
+    rate_at,
+)
+from secondguess.experiments.runner import Part, PartResult, run_experiment
+from secondguess.experiments.sequences import pair_loss
+from secondguess.language.formatting import Layout
+from secondguess.language.generation import Strategy, answer
+from secondguess.language.model import PairModel
+from secondguess.learning.training import TrainingConfig, train
+from secondguess.models.transformer import (
+    SinusoidalTransformerConfig,
+    SinusoidalTransformerForCausalLM,
+)
+from secondguess.theory.checks import IntArray
+
+RESPONSE_RATES = (0.05, 0.1, 0.2, 0.3)
+MAX_HALLUCINATION_RATES = (0.05, 0.2)
+NUM_CANDIDATES = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class PiConfig:
+    """The size of a run; the defaults are the published ones (appendices F.3.2 and F.3.3).
+
+    Attributes:
+        layout: how pairs are laid out.
+        hidden_size: width of the transformer; its MLPs are four times as wide.
+        num_layers: its blocks.
+        num_heads: attention heads of a block.
+        batch_size: pairs a step.
+        num_steps: steps of the training.
+        learning_rate: the highest one.
+        warmup_steps: steps until it is reached.
+        clip_norm: largest norm of the gradient, or None.
+        average_decay: of the moving average of the weights, or None.
+        num_offsets: digits 1 to this one are asked about when the model is judged.
+        num_samples: sampled statements about each of them; a multiple of 10.
+        seed: of weights, data and samples.
+    """
+
+    layout: Layout = "padded"
+    hidden_size: int = 512
+    num_layers: int = 6
+    num_heads: int = 8
+    batch_size: int = 1024
+    num_steps: int = 50_000
+    learning_rate: float = 2e-5
+    warmup_steps: int = 1000
+    clip_norm: float | None = None
+    average_decay: float | None = None
+    num_offsets: int = 3000
+    num_samples: int = 120
+    seed: int = 0
+
+
+_SMALL: dict[str, Any] = {
+    "layout": "positions",
+    "hidden_size": 64,
+    "num_layers": 2,
+    "num_heads": 4,
+    "learning_rate": 4e-3,
+    "clip_norm": 1.0,
+    "average_decay": 0.995,
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "quick": _SMALL
+    | {
+        "batch_size": 128,
+        "num_steps": 2000,
+        "warmup_steps": 100,
+        "num_offsets": 300,
+        "num_samples": 40,
+    },
+    "cpu": _SMALL | {"batch_size": 256, "num_steps": 9000, "warmup_steps": 300},
+    "paper": {},
+}
+
+
+def run_digits_of_pi(*, preset: str, out: Path, seed: int = 0) -> Path:
+    """Run, or go on with, one seed; returns the directory of its results.
+
+    Args:
+        preset: `quick`, `cpu` or `paper`.
+        out: where results of all experiments are.
+        seed: of weights, data and samples.
+    """
+    if preset not in PRESETS:
+        raise ValueError(f"preset is {preset!r}; expected one of {', '.join(PRESETS)}.")
+    config = PiConfig(**PRESETS[preset], seed=seed)
+    return run_experiment(
+        experiment="digits-of-pi",
+        preset=preset,
+        seed=seed,
+        config=asdict(config),
+        parts=pi_parts(config),
+        claims=pi_claims,
+        draw=draw_figures,
+        out=out,
+    )
+
+
+def pi_parts(config: PiConfig) -> list[Part]:
+    """The parts of a run, in the order they need each other."""
+    computations = {
+        "training": _train,
+        "exact": _score_exactly,
+        "samples": _sample,
+        "decoders": _decode,
+        "examples": _pick_examples,
+    }
+    return [
+        Part(name=name, config=asdict(config), compute=partial(compute, config))
+        for name, compute in computations.items()
+    ]
+
+
+def fresh_model(config: PiConfig, pairs: PiPairs) -> PairModel:
+    """The untrained model of a run; its weights depend on the seed alone."""
+    formatter = pairs.layout.formatter
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        network = SinusoidalTransformerForCausalLM(
+            SinusoidalTransformerConfig(
+                vocab_size=len(formatter.tokenizer),
+                hidden_size=config.hidden_size,
+                num_hidden_layers=config.num_layers,
+                num_attention_heads=config.num_heads,
+                intermediate_size=4 * config.hidden_size,
+                max_position_embeddings=64,
+                eos_token_id=formatter.end,
+            )
+        )
+    return PairModel(network, formatter)
+
+
+def _train(config: PiConfig, directory: Path, done: object) -> PartResult:
+    pairs = PiPairs(config.layout)
+    model = fresh_model(config, pairs)
+    history = train(
+        model.network,
+        loss=pair_loss,
+        batch_at=pairs.source(batch_size=config.batch_size, seed=config.seed),
+        config=TrainingConfig(
+            num_steps=config.num_steps,
+            learning_rate=config.learning_rate,
+            warmup_steps=config.warmup_steps,
+            weight_decay=0.01,
+            betas=(0.9, 0.99),
+            clip_norm=config.clip_norm,
+            average_decay=config.average_decay,
+            seed=config.seed,
+        ),
+        checkpoint_dir=directory / "checkpoints",
+        identity={"experiment": "digits-of-pi", **asdict(config)},
+        progress="digits of pi",
+    )
+    model.save(directory / "model")
+    known, unknown, unknown_pair = grammar().entropies()
+    return PartResult(
+        metrics={
+            "num_parameters": model.network.num_parameters(),
+            "final_loss": float(history.losses[-100:].mean()),
+            "entropy_of_a_known_pair": 2 * known,
+            "entropy_of_an_unknown_pair": unknown_pair,
+            "entropy_of_an_unknown_response": unknown,
+        },
+        arrays={"losses": history.losses},
+    )
+
+
+def load_model(run_directory: Path) -> PairModel:
+    """The trained model of a run."""
+    return PairModel.load(run_directory / "parts" / "training" / "model")
+
+
+def _trained(config: PiConfig, directory: Path) -> tuple[PairModel, PiPairs]:
+    return load_model(directory.parent.parent), PiPairs(config.layout)
+
+
+def _score_exactly(config: PiConfig, directory: Path, done: object) -> PartResult:
+    model, pairs = _trained(config, directory)
+    offsets = np.arange(1, config.num_offsets + 1)
+    statements = exact_statements(model, pairs, offsets)
+    return PartResult(
+        metrics=_calibration_metrics(statements)
+        | {"malformed_share": float(1 - statements.weights.sum(axis=1).mean())},
+        arrays=_arrays(statements),
+    )
+
+
+def _sample(config: PiConfig, directory: Path, done: object) -> PartResult:
+    model, pairs = _trained(config, directory)
+    statements = sampled_statements(
+        model,
+        pairs,
+        np.arange(1, config.num_offsets + 1),
+        num_samples=config.num_samples,
+        rng=np.random.default_rng([config.seed, 1]),
+    )
+    rng = np.random.default_rng([config.seed, 2])
+    gaps = ranking_gaps(statements)
+    gaps |= {f"gap {kind}": statements.scores.confidence_gap(kind) for kind in GAP_KINDS}
+    rates = {
+        name: {str(rate): rate_at(curve, rate) for rate in RESPONSE_RATES}
+        for name, curve in curves(statements, gaps, rng=rng).items()
+    }
+    return PartResult(
+        metrics=_calibration_metrics(statements)
+        | {
+            "malformed_share": float((statements.columns == MALFORMED).mean()),
+            "rate_and_standard_error": rates,
+        },
+        arrays=_arrays(statements),
+    )
+
+
+def _calibration_metrics(statements: Statements) -> dict[str, Any]:
+    bins = reliability_bins(statements)
+    return {
+        "known_digits": known_digits(statements),
+        "correct_among_first_250": float(statements.share_correct[:250].mean()),
+        "correct": float(statements.share_correct.mean()),
+        "overall": asdict(overall_bound(statements)),
+        "decile_confidence": bins.confidence.tolist(),
+        "decile_hallucination_rate": bins.hallucination_rate.tolist(),
+    }
+
+
+def _arrays(statements: Statements) -> dict[str, np.ndarray]:
+    return {
+        "offsets": statements.offsets,
+        "columns": statements.columns.astype(np.int16),
+        "num_tokens": statements.num_tokens.astype(np.int8),
+        "log_marginal": statements.scores.log_marginal.astype(np.float32),
+        "log_self_conditional": statements.scores.log_self_conditional.astype(np.float32),
+        "weights": statements.weights.astype(np.float32),
+    }
+
+
+def _decode(config: PiConfig, directory: Path, done: object) -> PartResult:
+    """Each strategy at each promised rate, once a digit; what it answered and how often wrongly."""
+    model, _ = _trained(config, directory)
+    offsets = np.arange(1, config.num_offsets + 1)
+    prompts = [question(int(offset)) for offset in offsets]
+    metrics: dict[str, Any] = {}
+    for strategy in get_args(Strategy):
+        for rate in MAX_HALLUCINATION_RATES:
+            decisions = answer(
+                model,
+                prompts,
+                rate,
+                rng=np.random.default_rng([config.seed, 3]),
+                strategy=strategy,
+                num_candidates=NUM_CANDIDATES,
+                sampling=SAMPLING,
+                batch_size=2400,
+            )
+            metrics[f"{strategy} {rate:g}"] = {
+                "promised_rate": rate,
+                **_judge(
+                    offsets, [each.response.text if each.response else None for each in decisions]
+                ),
+            }
+    return PartResult(metrics=metrics)
+
+
+def _judge(offsets: IntArray, texts: list[str | None]) -> dict[str, float]:
+    """How many digits were answered (None is no answer), and how many of the answers are false."""
+    answered = np.array([text is not None for text in texts])
+    columns = columns_of([text or "" for text in texts])
+    is_true = (columns != MALFORMED) & (grammar().probs[digits_at(offsets), columns] > 0)
+    count = max(1, int(answered.sum()))
+    rate = float((answered & ~is_true).sum() / count)
+    return {
+        "hallucination_rate": rate,
+        "standard_error": float(np.sqrt(rate * (1 - rate) / count)),
+        "answered": float(answered.mean()),
+        "hazy": float(np.mean([text == HAZY for text in texts])),
+    }
+
+
+def _pick_examples(config: PiConfig, directory: Path, done: Mapping[str, PartResult]) -> PartResult:
+    model, pairs = _trained(config, directory)
+    return PartResult(
+        metrics=pick_examples(
+            model, pairs, done["exact"], rng=np.random.default_rng([config.seed, 4])
+        )
+    )

@@ -1,0 +1,142 @@
+"""The whole experiment at a tiny size: parts, claims, figures, and the model it leaves behind."""
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from secondguess.experiments.digits_of_pi.claims import pi_claims
+from secondguess.experiments.digits_of_pi.figures import draw_figures, statements_of
+from secondguess.experiments.digits_of_pi.pictures import shade
+from secondguess.experiments.digits_of_pi.rankings import RIVALS
+from secondguess.experiments.digits_of_pi.run import (
+    PRESETS,
+    PiConfig,
+    load_model,
+    pi_parts,
+    run_digits_of_pi,
+)
+from secondguess.experiments.runner import PartResult, run_experiment
+from secondguess.language.generation import answer
+
+TINY = PiConfig(
+    layout="positions",
+    hidden_size=16,
+    num_layers=1,
+    num_heads=2,
+    batch_size=16,
+    num_steps=4,
+    learning_rate=1e-3,
+    warmup_steps=1,
+    num_offsets=6,
+    num_samples=10,
+)
+
+
+def run(out, config=TINY, report=print):
+    return run_experiment(
+        experiment="digits-of-pi",
+        preset="tiny",
+        seed=config.seed,
+        config=asdict(config),
+        parts=pi_parts(config),
+        claims=pi_claims,
+        draw=draw_figures,
+        out=out,
+        report=report,
+    )
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("out"))
+
+
+def test_a_run_leaves_results_figures_and_a_model(directory):
+    result = json.loads((directory / "result.json").read_text())
+    assert set(result["metrics"]) == {"training", "exact", "samples", "decoders", "examples"}
+    assert {claim["holds"] for claim in result["claims"]} <= {True, False}
+    assert len(result["metrics"]["decoders"]) == 6
+    figures = {path.name for path in (directory / "figures").iterdir()}
+    assert figures == {
+        "by-digit.png",
+        "examples-known.png",
+        "examples-unknown.png",
+        "examples.html",
+        "rankings.png",
+        "reliability.png",
+    }
+    assert "amount of cheating" in (directory / "figures" / "examples.html").read_text()
+    [decision] = answer(
+        load_model(directory),
+        ["Tell me about digit 0 0 1 4 of pi."],
+        0.9,
+        rng=np.random.default_rng(0),
+    )
+    assert decision.num_candidates == 1
+
+
+def test_exact_scores_cover_every_sentence(directory):
+    arrays = np.load(directory / "arrays.npz")
+    assert arrays["exact/log_marginal"].shape == (6, 441)
+    assert arrays["samples/columns"].shape == (6, 10)
+    part = PartResult(
+        arrays={name.split("/")[1]: arrays[name] for name in arrays if name.startswith("exact/")}
+    )
+    statements = statements_of(part)
+    np.testing.assert_allclose(
+        statements.weights, np.exp(statements.scores.log_marginal), rtol=1e-4
+    )
+
+
+def test_a_second_run_computes_nothing(directory):
+    said: list[str] = []
+    run(directory.parents[2], report=said.append)
+    assert sum(line.endswith("is finished") for line in said) == 5
+
+
+def test_weights_and_data_depend_on_the_seed(directory, tmp_path):
+    training = pi_parts(replace(TINY, seed=1))[0]
+    other = training.compute(tmp_path, {}).arrays["losses"]
+    assert not np.array_equal(np.load(directory / "arrays.npz")["training/losses"], other)
+
+
+def test_presets_are_configurations():
+    for settings in PRESETS.values():
+        config = PiConfig(**settings)
+        assert config.num_samples % 10 == 0
+    assert PiConfig(**PRESETS["paper"]).hidden_size == 512
+    with pytest.raises(ValueError, match="preset is 'huge'; expected one of quick, cpu, paper"):
+        run_digits_of_pi(preset="huge", out=None)  # pyright: ignore[reportArgumentType]
+
+
+def decided(value: float) -> dict[str, bool]:
+    """The claims on a run in which every rate is `value` where it should be small."""
+    overall = {"hallucination_rate": value, "promised_rate": 0.1, "standard_error": 0.01}
+    calibration = {
+        "correct_among_first_250": 1 - value,
+        "overall": overall,
+        "decile_confidence": [0.2, 0.9, 1.0],
+        "decile_hallucination_rate": [0.8 + value, 0.1, 0.5],
+    }
+    rates = {name: {"0.1": (0.01, 0.001)} for name in RIVALS}
+    rates["epistemic confidence"] = {"0.1": (value, 0.001)}
+    decoder = {"hallucination_rate": value, "promised_rate": 0.05, "standard_error": 0.01}
+    parts = {
+        "samples": PartResult(metrics=calibration | {"rate_and_standard_error": rates}),
+        "exact": PartResult(metrics=calibration),
+        "decoders": PartResult(metrics={"selective 0.05": decoder}),
+    }
+    return {claim.name: claim.holds for claim in pi_claims(parts)}
+
+
+def test_claims_hold_and_fail():
+    assert all(decided(0.0).values())
+    assert not any(decided(0.2).values())
+
+
+def test_shades_run_from_white_to_red():
+    assert shade(0) == shade(-1) == "#ffffff"
+    assert shade(5) == shade(50)
+    assert shade(0.1) != shade(2)
