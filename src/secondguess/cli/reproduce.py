@@ -30,9 +30,9 @@ class Function(StrEnum):
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
     group = typer.Typer(help="Reproduce an experiment of the paper.", no_args_is_help=True)
-    # The callback keeps a group of one command a group.
-    group.callback()(lambda: None)
     group.command()(regression)
+    group.command()(digits_of_pi)
+    group.command()(frozen_lake)
     app.add_typer(group, name="reproduce")
 
 
@@ -74,6 +74,45 @@ def regression(
             num_members=members,
         )
     _print_result(directory)
+
+
+Seed = Annotated[int, typer.Option(help="The first seed: of weights, data and samples.")]
+Seeds = Annotated[int, typer.Option(help="How many seeds, one after the other.", min=1)]
+Out = Annotated[Path, typer.Option(help="Where results go; a stopped run goes on.")]
+
+
+def digits_of_pi(
+    preset: Annotated[
+        Preset, typer.Option(help="quick: minutes. cpu: a quarter of an hour of training.")
+    ] = Preset.quick,
+    seed: Seed = 0,
+    seeds: Seeds = 1,
+    out: Out = Path("out"),
+) -> None:
+    """Statements about digits of pi (section 5.2, appendices A and F.3)."""
+    for each in range(seed, seed + seeds):
+        with user_errors():
+            from secondguess.experiments.digits_of_pi.run import run_digits_of_pi
+
+            directory = run_digits_of_pi(preset=preset.value, out=out, seed=each)
+        _print_result(directory)
+
+
+def frozen_lake(
+    preset: Annotated[
+        Preset, typer.Option(help="quick: minutes. cpu: at most 45 minutes of training.")
+    ] = Preset.quick,
+    seed: Seed = 0,
+    seeds: Seeds = 1,
+    out: Out = Path("out"),
+) -> None:
+    """Imitation with an unseen danger (section 5.3, appendices A and F.4)."""
+    for each in range(seed, seed + seeds):
+        with user_errors():
+            from secondguess.experiments.frozen_lake.run import run_frozen_lake
+
+            directory = run_frozen_lake(preset=preset.value, out=out, seed=each)
+        _print_result(directory)
 
 
 def _names(text: str) -> list[str]:

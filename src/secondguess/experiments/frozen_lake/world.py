@@ -20,6 +20,8 @@ START, GOAL, CENTRE = 10, 14, 12
 LAKE = np.array([6, 7, 8, 11, 12, 13, 16, 17, 18])
 NUM_EXPERTS = len(LAKE)
 ACTIONS = ("up", "down", "left", "right")
+PRINTED_DISCOUNT = 0.9
+"""What the paper prints, against its own pictures; see `ExpertConfig`."""
 
 _MAX_ITERATIONS = 10_000
 

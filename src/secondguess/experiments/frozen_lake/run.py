@@ -1,0 +1,288 @@
+"""The experiment in parts: the exact predictor, training, and samples of both.
+
+`quick` and `cpu` use small networks and the experts' action probabilities as soft targets, which
+makes cheating learnable within their budgets; `paper` is everything as published but for the
+discount (see `ExpertConfig`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from secondguess.experiments.frozen_lake.claims import lake_claims
+from secondguess.experiments.frozen_lake.evaluation import (
+    HeldOut,
+    Walks,
+    optimum_gaps,
+    sampled_walks,
+    top1,
+    view_metrics,
+)
+from secondguess.experiments.frozen_lake.exact import ExactPredictor
+from secondguess.experiments.frozen_lake.figures import draw_figures
+from secondguess.experiments.frozen_lake.pairs import LakePairs, WalkSource
+from secondguess.experiments.frozen_lake.walks import HIDDEN
+from secondguess.experiments.frozen_lake.world import (
+    NUM_EXPERTS,
+    PRINTED_DISCOUNT,
+    ExpertConfig,
+)
+from secondguess.experiments.runner import Part, PartResult, run_experiment
+from secondguess.language.formatting import Layout
+from secondguess.language.model import PairModel
+from secondguess.learning.training import TrainingConfig, train
+from secondguess.models.transformer import (
+    SinusoidalTransformerConfig,
+    SinusoidalTransformerForCausalLM,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeConfig:
+    """The size of a run; the defaults are the published ones (appendix F.4.2).
+
+    Attributes:
+        discount: of the experts.
+        layout: how pairs are laid out.
+        hidden_size: width of the transformer; its MLPs are four times as wide.
+        num_layers: its blocks.
+        num_heads: attention heads of a block.
+        batch_size: pairs a step.
+        num_steps: steps of the training.
+        learning_rate: the highest one.
+        warmup_steps: steps until it is reached.
+        hidden_share: the share of training pairs whose view hides the unsafe cell.
+        soft_targets: learn the expert's action probabilities, not only the actions it took.
+        num_buckets: how many batches are drawn at once and given out by length.
+        clip_norm: largest norm of the gradient, or None.
+        average_decay: of the moving average of the weights, or None.
+        track_every: steps between two looks at the distance from the exact predictor.
+        num_held_out: pairs that those looks use.
+        num_samples: walks sampled under the hidden view, and under each visible one.
+        seed: of weights, data and samples.
+    """
+
+    discount: float = 1.0
+    layout: Layout = "padded"
+    hidden_size: int = 768
+    num_layers: int = 12
+    num_heads: int = 12
+    batch_size: int = 512
+    num_steps: int = 50_000
+    learning_rate: float = 2e-5
+    warmup_steps: int = 1000
+    hidden_share: float = 0.5
+    soft_targets: bool = False
+    num_buckets: int = 1
+    clip_norm: float | None = None
+    average_decay: float | None = None
+    track_every: int = 1000
+    num_held_out: int = 1000
+    num_samples: int = 6400
+    seed: int = 0
+
+
+_SMALL: dict[str, Any] = {
+    "layout": "positions",
+    "hidden_size": 64,
+    "num_layers": 4,
+    "num_heads": 4,
+    "batch_size": 64,
+    "learning_rate": 3e-3,
+    "warmup_steps": 200,
+    "soft_targets": True,
+    "num_buckets": 8,
+    "clip_norm": 1.0,
+    "average_decay": 0.998,
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "quick": _SMALL | {"num_steps": 1200, "track_every": 300, "num_samples": 640},
+    "cpu": _SMALL | {"num_steps": 16_000, "track_every": 1000},
+    "paper": {},
+}
+
+
+def run_frozen_lake(*, preset: str, out: Path, seed: int = 0) -> Path:
+    """Run, or go on with, one seed; returns the directory of its results.
+
+    Args:
+        preset: `quick`, `cpu` or `paper`.
+        out: where results of all experiments are.
+        seed: of weights, data and samples.
+    """
+    if preset not in PRESETS:
+        raise ValueError(f"preset is {preset!r}; expected one of {', '.join(PRESETS)}.")
+    config = LakeConfig(**PRESETS[preset], seed=seed)
+    return run_experiment(
+        experiment="frozen-lake",
+        preset=preset,
+        seed=seed,
+        config=asdict(config),
+        parts=lake_parts(config),
+        claims=lake_claims,
+        draw=draw_figures,
+        out=out,
+    )
+
+
+def lake_parts(config: LakeConfig) -> list[Part]:
+    """The parts of a run, in the order they need each other."""
+    computations = {"exact": _solve_exactly, "training": _train, "samples": _sample}
+    return [
+        Part(name=name, config=asdict(config), compute=partial(compute, config))
+        for name, compute in computations.items()
+    ]
+
+
+def fresh_model(config: LakeConfig, pairs: LakePairs) -> PairModel:
+    """The untrained model of a run; its weights depend on the seed alone."""
+    formatter = pairs.layout.formatter
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        network = SinusoidalTransformerForCausalLM(
+            SinusoidalTransformerConfig(
+                vocab_size=len(formatter.tokenizer),
+                hidden_size=config.hidden_size,
+                num_hidden_layers=config.num_layers,
+                num_attention_heads=config.num_heads,
+                intermediate_size=4 * config.hidden_size,
+                max_position_embeddings=256,
+                eos_token_id=formatter.end,
+            )
+        )
+    return PairModel(network, formatter)
+
+
+def load_model(run_directory: Path) -> PairModel:
+    """The trained model of a run."""
+    return PairModel.load(run_directory / "parts" / "training" / "model")
+
+
+def _solve_exactly(config: LakeConfig, directory: Path, done: object) -> PartResult:
+    """The exact predictor through the same metrics, at the run's discount and the printed one."""
+    rng = np.random.default_rng([config.seed, 1])
+    metrics, arrays = {}, {}
+    for discount in dict.fromkeys((config.discount, PRINTED_DISCOUNT)):
+        predictor = ExactPredictor(ExpertConfig(discount=discount))
+        walks = _walks_of_all_views(config, predictor, predictor, rng)
+        metrics[f"discount {discount:g}"] = _metrics(walks)
+        if discount == config.discount:
+            arrays = {"policies": predictor.policies} | _arrays(walks)
+    return PartResult(metrics=metrics, arrays=arrays)
+
+
+def _train(config: LakeConfig, directory: Path, done: object) -> PartResult:
+    pairs = LakePairs(config.layout)
+    predictor = ExactPredictor(ExpertConfig(discount=config.discount))
+    model = fresh_model(config, pairs)
+    held_out = HeldOut.draw(predictor, config.num_held_out, np.random.default_rng([config.seed, 2]))
+    log = directory / "distance-from-exact.jsonl"
+
+    def validate(network: Any) -> float:
+        gaps = optimum_gaps(network, pairs, held_out)
+        with log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(gaps) + "\n")
+        return sum(gaps[name] for name in ("hidden_y1", "hidden_y2", "visible_y1", "visible_y2"))
+
+    history = train(
+        model.network,
+        loss=pairs.loss,
+        batch_at=pairs.source(
+            predictor.policies,
+            WalkSource(
+                batch_size=config.batch_size,
+                seed=config.seed,
+                hidden_share=config.hidden_share,
+                soft_targets=config.soft_targets,
+                num_buckets=config.num_buckets,
+            ),
+        ),
+        config=TrainingConfig(
+            num_steps=config.num_steps,
+            learning_rate=config.learning_rate,
+            warmup_steps=config.warmup_steps,
+            weight_decay=0.01,
+            betas=(0.9, 0.98),
+            clip_norm=config.clip_norm,
+            average_decay=config.average_decay,
+            validate_every=config.track_every,
+            seed=config.seed,
+        ),
+        validate=validate,
+        checkpoint_dir=directory / "checkpoints",
+        identity={"experiment": "frozen-lake", **asdict(config)},
+        progress="frozen lake",
+    )
+    model.save(directory / "model")
+    # A resumed training looks again at steps after its checkpoint; the last look of each counts.
+    looks = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    looks = looks[-len(history.validation_steps) :]
+    return PartResult(
+        metrics={
+            "num_parameters": model.network.num_parameters(),
+            "final_loss": float(history.losses[-100:].mean()),
+            "distance_from_exact": optimum_gaps(model.network, pairs, held_out),
+        },
+        arrays={
+            "losses": history.losses,
+            "tracked_steps": history.validation_steps,
+            **{name: np.array([look[name] for look in looks]) for name in looks[0]},
+        },
+    )
+
+
+def _sample(config: LakeConfig, directory: Path, done: Mapping[str, PartResult]) -> PartResult:
+    walks = _walks_of_all_views(
+        config,
+        load_model(directory.parent.parent),
+        ExactPredictor(ExpertConfig(discount=config.discount)),
+        np.random.default_rng([config.seed, 3]),
+    )
+    return PartResult(metrics=_metrics(walks), arrays=_arrays(walks))
+
+
+def _walks_of_all_views(
+    config: LakeConfig,
+    model: PairModel | ExactPredictor,
+    predictor: ExactPredictor,
+    rng: np.random.Generator,
+) -> Walks:
+    views = np.repeat(np.arange(HIDDEN, NUM_EXPERTS), config.num_samples)
+    return sampled_walks(model, predictor, views, rng)
+
+
+def _metrics(walks: Walks) -> dict[str, Any]:
+    best = top1(walks)
+    over_lake = walks.over_lake
+    return {
+        "hidden": view_metrics(walks[walks.views == HIDDEN]),
+        "visible": view_metrics(walks[walks.views != HIDDEN]),
+        "top1": {
+            str(view): {
+                "answered": row is not None,
+                "over_lake": row is not None and bool(over_lake[row]),
+                "unsafe": 0.0 if row is None else float(walks.unsafe[row]),
+            }
+            for view, row in best.items()
+        },
+    }
+
+
+def _arrays(walks: Walks) -> dict[str, np.ndarray]:
+    return {
+        "views": walks.views.astype(np.int8),
+        "actions": walks.actions.astype(np.int8),
+        "is_walk": walks.is_walk,
+        "log_marginal": walks.scores.log_marginal.astype(np.float32),
+        "log_self_conditional": walks.scores.log_self_conditional.astype(np.float32),
+        "exact_log_marginal": walks.exact.log_marginal.astype(np.float32),
+        "exact_log_self_conditional": walks.exact.log_self_conditional.astype(np.float32),
+    }

@@ -1,0 +1,165 @@
+"""Frozen Lake at a tiny size, and its evaluation on the exact predictor."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from secondguess.experiments.frozen_lake.claims import lake_claims
+from secondguess.experiments.frozen_lake.evaluation import (
+    HeldOut,
+    optimum_gaps,
+    sampled_walks,
+    threshold_for,
+    top1,
+    view_metrics,
+)
+from secondguess.experiments.frozen_lake.exact import ExactPredictor
+from secondguess.experiments.frozen_lake.figures import draw_figures, walks_of
+from secondguess.experiments.frozen_lake.pairs import LakePairs
+from secondguess.experiments.frozen_lake.run import (
+    PRESETS,
+    LakeConfig,
+    fresh_model,
+    lake_parts,
+    run_frozen_lake,
+)
+from secondguess.experiments.frozen_lake.walks import HIDDEN
+from secondguess.experiments.frozen_lake.world import LAKE, NUM_EXPERTS
+from secondguess.experiments.runner import PartResult, run_experiment
+
+PREDICTOR = ExactPredictor()
+TINY = LakeConfig(
+    layout="positions",
+    hidden_size=16,
+    num_layers=1,
+    num_heads=2,
+    batch_size=8,
+    num_steps=4,
+    learning_rate=1e-3,
+    warmup_steps=1,
+    soft_targets=True,
+    num_buckets=2,
+    track_every=2,
+    num_held_out=20,
+    num_samples=40,
+)
+
+
+@pytest.fixture(scope="module")
+def exact_walks():
+    views = np.repeat(np.arange(HIDDEN, NUM_EXPERTS), 400)
+    return sampled_walks(PREDICTOR, PREDICTOR, views, np.random.default_rng(0))
+
+
+def test_the_exact_predictor_gives_the_published_picture(exact_walks):
+    hidden = view_metrics(exact_walks[exact_walks.views == HIDDEN])
+    assert hidden["accepted_among_always_safe"] >= 0.98
+    assert hidden["over_lake_among_accepted"] == hidden["unsafe_among_accepted"] == 0
+    assert 0.15 < hidden["unsafe"] < 0.3
+    assert hidden["log_confidence_std"] == pytest.approx(0, abs=1e-9)
+    visible = view_metrics(exact_walks[exact_walks.views != HIDDEN])
+    assert visible["accepted"] == 1
+    assert visible["unsafe"] == 0
+
+
+def test_unsafe_chances_count_the_cells_of_the_lake(exact_walks):
+    hidden = exact_walks[exact_walks.views == HIDDEN]
+    chance = hidden.unsafe
+    for expert in range(NUM_EXPERTS):
+        as_if_seen = type(hidden)(
+            np.full(len(hidden.views), expert),
+            hidden.actions,
+            hidden.is_walk,
+            hidden.scores,
+            hidden.exact,
+        )
+        chance = chance - as_if_seen.unsafe / NUM_EXPERTS
+    np.testing.assert_allclose(chance, 0, atol=1e-12)
+
+
+def test_top1_takes_the_most_probable_accepted_walk(exact_walks):
+    chosen = top1(exact_walks)
+    assert set(chosen) == set(range(HIDDEN, NUM_EXPERTS))
+    row = chosen[HIDDEN]
+    assert row is not None
+    candidates = (exact_walks.views == HIDDEN) & exact_walks.accepted
+    best = exact_walks.scores.log_marginal[candidates].max()
+    assert exact_walks.scores.log_marginal[row] == best
+    assert not exact_walks.over_lake[row]
+
+
+def test_threshold_separates_the_lake_exactly(exact_walks):
+    hidden = exact_walks[exact_walks.views == HIDDEN]
+    threshold = threshold_for(hidden, max_rate=0.0)
+    gaps = hidden.scores.confidence_gap()
+    assert gaps[~hidden.over_lake].max() <= threshold < gaps[hidden.over_lake].min()
+
+
+@pytest.mark.statistical
+def test_an_untrained_network_is_far_from_the_optimum():
+    """Every gap is tens of nats; chance cannot bring any near 1."""
+    pairs = LakePairs()
+    held_out = HeldOut.draw(PREDICTOR, 30, np.random.default_rng(0))
+    gaps = optimum_gaps(fresh_model(TINY, pairs).network, pairs, held_out)
+    assert min(gaps[f"{view}_{y}"] for view in ("hidden", "visible") for y in ("y1", "y2")) > 1
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return run_experiment(
+        experiment="frozen-lake",
+        preset="tiny",
+        seed=0,
+        config=asdict(TINY),
+        parts=lake_parts(TINY),
+        claims=lake_claims,
+        draw=draw_figures,
+        out=tmp_path_factory.mktemp("out"),
+    )
+
+
+def test_a_run_leaves_results_and_figures(directory):
+    result = json.loads((directory / "result.json").read_text())
+    assert set(result["metrics"]) == {"exact", "training", "samples"}
+    held = {claim["name"]: claim["holds"] for claim in result["claims"]}
+    exact = {name: holds for name, holds in held.items() if name.startswith("exact predictor")}
+    assert len(exact) == 3
+    assert all(exact.values())
+    assert not all(held.values())  # four steps teach nothing
+    figures = {path.name for path in (directory / "figures").iterdir()}
+    assert figures == {
+        "confidence.png",
+        "decoders-exact.png",
+        "decoders-model.png",
+        "experts.png",
+        "training.png",
+        "walks-exact.png",
+        "walks-model.png",
+    }
+
+
+def test_training_is_tracked_against_the_optimum(directory):
+    arrays = np.load(directory / "arrays.npz")
+    assert arrays["training/tracked_steps"].tolist() == [2, 4]
+    assert arrays["training/hidden_y2"].shape == (2,)
+    part = PartResult(
+        arrays={
+            name.removeprefix("exact/"): arrays[name] for name in arrays if name.startswith("exact")
+        }
+    )
+    assert len(walks_of(part).views) == 40 * 10
+    assert part.arrays["policies"].shape == (9, 25, 4)
+
+
+def test_presets_are_configurations():
+    assert LakeConfig(**PRESETS["paper"]).num_layers == 12
+    for name in ("quick", "cpu"):
+        assert LakeConfig(**PRESETS[name]).soft_targets
+    with pytest.raises(ValueError, match="preset is 'huge'"):
+        run_frozen_lake(preset="huge", out=None)  # pyright: ignore[reportArgumentType]
+
+
+def test_shown_views_have_an_unsafe_cell_where_the_paper_has_it():
+    assert (LAKE[6], LAKE[5]) == (16, 13)  # bottom left, middle right
