@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typer.testing import CliRunner
 
+from secondguess.cli.app import app
 from secondguess.experiments.cifar10h import data, protocol, run, task
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.tables import tables
@@ -81,6 +84,8 @@ def test_a_run_goes_from_images_to_tables(
         "reliability-original.png",
         "reliability-extra-classes.png",
     }
+    kept = {path.name for path in (directories[0] / "parts/original/cheat").iterdir()}
+    assert kept == {"finetuned", "result.json", "arrays.npz"}
     text = tables(directories)
     assert text.count("| Naive NN |") == 2
     assert "2 seed(s)" in text
@@ -94,6 +99,19 @@ def test_a_run_goes_from_images_to_tables(
     assert "original/naive is finished" in capsys.readouterr().out
 
 
+def test_the_command_runs_the_seeds_of_the_preset_and_prints_the_tables(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cheap = replace(TINY, methods=("naive",), variants=("original",))
+    monkeypatch.setitem(run.PRESETS, "quick", cheap)
+    arguments = ["reproduce", "cifar10h", "--data-dir", str(tiny), "--out", str(tiny / "out")]
+    outcome = CliRunner().invoke(app, arguments)
+    assert outcome.exit_code == 0, outcome.output
+    assert (tiny / "out/cifar10h/quick/seed-1/result.json").exists()
+    assert "| Naive NN |" in outcome.output
+    assert CliRunner().invoke(app, [*arguments, "--methods", "psychic"]).exit_code != 0
+
+
 def test_unknown_presets_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="preset is 'huge'; expected one of quick, cpu"):
+    with pytest.raises(ValueError, match="preset has 'huge'; expected one of quick, cpu"):
         run.run_cifar10h(preset="huge", out=tmp_path)

@@ -20,6 +20,15 @@ class Preset(StrEnum):
     paper = "paper"
 
 
+class ImagePreset(StrEnum):
+    """How large a run on images is."""
+
+    quick = "quick"
+    cpu = "cpu"
+    cpu_wrn = "cpu-wrn"
+    paper = "paper"
+
+
 class Function(StrEnum):
     """Which one-dimensional world."""
 
@@ -31,6 +40,7 @@ def register(app: typer.Typer) -> None:
     """Add the group of commands."""
     group = typer.Typer(help="Reproduce an experiment of the paper.", no_args_is_help=True)
     group.command()(regression)
+    group.command()(cifar10h)
     group.command()(digits_of_pi)
     group.command()(frozen_lake)
     app.add_typer(group, name="reproduce")
@@ -79,6 +89,48 @@ def regression(
 Seed = Annotated[int, typer.Option(help="The first seed: of weights, data and samples.")]
 Seeds = Annotated[int, typer.Option(help="How many seeds, one after the other.", min=1)]
 Out = Annotated[Path, typer.Option(help="Where results go; a stopped run goes on.")]
+
+
+def cifar10h(
+    preset: Annotated[
+        ImagePreset,
+        typer.Option(help="quick, cpu: frozen features. cpu-wrn, paper: wide ResNets."),
+    ] = ImagePreset.quick,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the data. Default: SECONDGUESS_DATA.")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Some of the methods, with commas. Default: the preset's.")
+    ] = None,
+    variants: Annotated[
+        str | None, typer.Option(help="Some of the variants, with commas. Default: the preset's.")
+    ] = None,
+    seed: Seed = 0,
+    seeds: Annotated[
+        int | None, typer.Option(help="How many seeds. Default: the preset's.", min=1)
+    ] = None,
+    out: Out = Path("out"),
+) -> None:
+    """Ambiguous images (section 5.1, appendix F.2); prints the tables of the paper."""
+    with user_errors():
+        from secondguess.experiments.cifar10h.run import PRESETS, run_cifar10h
+        from secondguess.experiments.cifar10h.tables import tables
+
+        number = PRESETS[preset.value].num_seeds if seeds is None else seeds
+        directories = [
+            run_cifar10h(
+                preset=preset.value,
+                out=out,
+                data_dir=data_dir,
+                seed=each,
+                methods=None if methods is None else _names(methods),
+                variants=None if variants is None else _names(variants),
+            )
+            for each in range(seed, seed + number)
+        ]
+    for directory in directories:
+        _print_result(directory)
+    typer.echo(tables(directories))
 
 
 def digits_of_pi(

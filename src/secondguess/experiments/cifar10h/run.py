@@ -1,13 +1,11 @@
 """The experiment in parts, one for each method and variant, in four sizes.
 
-    python -m secondguess.experiments.cifar10h.run --preset quick --data-dir DATA --out RUNS
-
 Tuning is done once, with seed 0, and shared by all seeds: it lies beside their directories.
 """
 
 from __future__ import annotations
 
-import argparse
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -31,7 +29,7 @@ from secondguess.experiments.cifar10h.protocol import (
     recalibrated_prediction,
     tune,
 )
-from secondguess.experiments.cifar10h.tables import RECALIBRATED, tables
+from secondguess.experiments.cifar10h.tables import RECALIBRATED
 from secondguess.experiments.cifar10h.task import Task, frozen_task, image_task
 from secondguess.experiments.cifar10h.variants import NUM_SUBCLASSES, VARIANTS, Variant
 from secondguess.experiments.runner import Part, PartResult, run_experiment
@@ -137,8 +135,9 @@ def run_cifar10h(
         methods: some of the preset's, or None for all.
         variants: some of the preset's, or None for all. Seeds above 0 have only two of them.
     """
-    if preset not in PRESETS:
-        raise ValueError(f"preset is {preset!r}; expected one of {', '.join(PRESETS)}.")
+    _check_known("preset", [preset], PRESETS)
+    _check_known("methods", methods or (), METHODS)
+    _check_known("variants", variants or (), VARIANTS)
     size = PRESETS[preset]
     folder = files.find_data_dir(data_dir)
     loaded = files.load(folder)
@@ -227,9 +226,14 @@ def variant_parts(
                 directory=tuning / tuned_as,
                 seed=0,
             )
-        return final_result(
+        result = final_result(
             task_of(variant), method, name, recipe, size.protocol, directory=directory, seed=seed
         )
+        # The final model is kept; what led to it is gigabytes over all parts.
+        for pattern in ("pretrained-*", "fold-*"):
+            for leftover in directory.glob(pattern):
+                shutil.rmtree(leftover)
+        return result
 
     settings = asdict(size.protocol) | {
         "variant": variant,
@@ -318,30 +322,7 @@ def measure(
     }
 
 
-def main() -> None:
-    """The command: all seeds of a preset, then its tables."""
-    parser = argparse.ArgumentParser(description="CIFAR-10H, section 5.1 of the paper.")
-    parser.add_argument("--preset", choices=PRESETS, default="quick")
-    parser.add_argument("--out", type=Path, required=True, help="where results go")
-    parser.add_argument("--data-dir", type=Path, help=f"or the variable {files.DATA_VARIABLE}")
-    parser.add_argument("--seeds", type=int, nargs="+", help="by default all of the preset's")
-    parser.add_argument("--methods", nargs="+", choices=METHODS)
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS)
-    given = parser.parse_args()
-    seeds = given.seeds or range(PRESETS[given.preset].num_seeds)
-    directories = [
-        run_cifar10h(
-            preset=given.preset,
-            out=given.out,
-            data_dir=given.data_dir,
-            seed=seed,
-            methods=given.methods,
-            variants=given.variants,
-        )
-        for seed in seeds
-    ]
-    print(tables(directories))
-
-
-if __name__ == "__main__":
-    main()
+def _check_known(name: str, given: Sequence[str], known: Mapping[str, object]) -> None:
+    for value in given:
+        if value not in known:
+            raise ValueError(f"{name} has {value!r}; expected one of {', '.join(known)}.")
