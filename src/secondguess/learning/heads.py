@@ -1,11 +1,9 @@
 """Heads: the last layer of a pair model, from features `(n, in_features)` to a `PairJoint`.
 
-| head | joint | cost a row | epistemic variance |
-|---|---|---|---|
-| `BinaryPairHead` | two classes, mean and correlation | 2 outputs | never negative |
-| `ClasswisePairHead` | one binary joint a class | 2 K outputs | never negative |
-| `SymmetricPairHead` | any symmetric table | K^2 outputs | may come out negative |
-| `MixturePairHead` | mixture of R independent pairs | R (K + 1) outputs | never negative |
+- `BinaryPairHead`: two classes, mean and correlation; 2 outputs; variances never negative.
+- `ClasswisePairHead`: one binary joint a class; 2 K outputs; variances never negative.
+- `SymmetricPairHead`: any symmetric table; K^2 outputs; variances may come out negative.
+- `MixturePairHead`: a mixture of R independent pairs; R (K + 1) outputs; variances never negative.
 
 `PairModel` puts a head on a backbone. Each head takes a `generator` for its initial weights (LeCun
 normal, biases zero); without it, they come from torch's default generator.
@@ -21,7 +19,7 @@ from secondguess.learning.joint import MixtureJoint, PairJoint, TableJoint
 from secondguess.learning.log_space import log_softmax_table
 from secondguess.theory.checks import check_at_least
 
-MAX_DEFAULT_COMPONENTS = 16
+MAX_DEFAULT_COMPONENTS = 10
 
 
 class BinaryPairHead(nn.Module):
@@ -100,11 +98,11 @@ class MixturePairHead(nn.Module):
     one. A mixture over r of "both responses are drawn from q_r" is what a calibrated model's joint
     is (with r standing for what the model does not see), so nothing but valid joints can come out.
 
-    R is K by default, and 16 where there are more classes than that. K components are the fewest
+    R is K by default, and 10 where there are more classes than that. K components are the fewest
     that can say "each input has one right label and I know nothing about it" (the joint I / K has
     rank K), and enough for every valid joint of up to four classes, where the completely positive
-    rank is at most K. Beyond 16 classes a row's plausible labels are usually few; raise R where
-    they are not.
+    rank is at most K. Beyond ten classes a row's plausible labels are usually few, while time and
+    memory grow with R; raise it where they are not few.
 
     >>> joint = MixturePairHead(in_features=3, num_classes=4)(torch.ones(5, 3))
     >>> joint.num_components, joint.log_weights.shape, joint.log_components.shape

@@ -32,6 +32,7 @@ class HiddenWorld:
 
     @staticmethod
     def random(num_classes: int, *, num_contexts: int = 4, seed: int = 0) -> HiddenWorld:
+        """A world with random scores."""
         rng = np.random.default_rng(seed)
         return HiddenWorld(
             frequencies=rng.normal(scale=1.5, size=(2, num_classes)),

@@ -1,0 +1,131 @@
+"""The page docs/heads.md, made from the result of `compare.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+NAMES = {
+    "binary": "`binary` (mean, correlation)",
+    "symmetric": "`symmetric`",
+    "mixture": "`mixture`",
+}
+
+PAGE = """# Choosing a head
+
+A head turns features into a joint p(y1, y2|x). There are four, and they differ in what they can
+say and in what they cost:
+
+| head | outputs for K classes | epistemic variance | good for |
+|---|---|---|---|
+| `BinaryPairHead` | 2 | never negative | two classes |
+| `ClasswisePairHead` | 2 K | never negative | many classes, each on its own; no joint table |
+| `SymmetricPairHead` | K^2 | may come out negative | the paper's choice; dozens of classes |
+| `MixturePairHead` | R (K + 1) | never negative | the default; up to ten thousand classes |
+
+`PairClassifier(head="binary")` takes the first for two classes and the second for more.
+
+## Do they know what they do not know?
+
+A world whose truth is known (`examples/heads/hidden_world.py`): an input is a point in a square and
+one of four contexts, and the model sees the point only. All heads sit on the same small residual
+MLP and get fresh pairs for 600 steps of 1024. On {num_test:,} test inputs the mean epistemic
+variance should equal the true squared error of the probabilities (the grouping error), and ECE-2
+should be close to zero. Ranges are over {num_seeds} seeds; the plain classifiers ran with one.
+
+{known}
+
+The pair heads state how wrong they are. The naive variance of a plain classifier counts all
+disagreement as ignorance, and an ensemble sees hardly any ignorance at all, because all of its
+members agree on what the points alone can tell.
+
+## Mixture or symmetric?
+
+The same world with limited rows of two responses, 400 steps with early stopping on held-out pairs
+(a fifth as many), and 20,000 test inputs. `loss` is the mean -log p(y1, y2|x), lower is better;
+ECE-2 is given as a share of the grouping error, before and after `fit_recalibration`.
+
+{limited}
+
+{verdict}
+
+## Cost
+
+A training step (forward, loss, backward) on 128 features with a batch of 64, on one thread
+(`python benchmarks/heads.py --plot docs/pictures/heads-cost.png`):
+
+![cost of the heads against the number of classes](pictures/heads-cost.png)
+
+---
+
+Made by `{command}` in {minutes:.0f} minutes (torch {torch}, {machine}) from
+`docs/results/heads.json`.
+"""
+
+
+def render(result: dict[str, Any]) -> str:
+    """The page as text."""
+    return PAGE.format(
+        num_test=result["num_test"],
+        num_seeds=1 + max(row["seed"] for row in result["known"]),
+        known=_known_table(result["known"]),
+        limited=_limited_table(result["limited"]),
+        verdict=VERDICT,
+        command=result["command"],
+        minutes=result["seconds"] / 60,
+        torch=result["versions"]["torch"],
+        machine=result["machine"],
+    )
+
+
+VERDICT = ""
+
+
+def write_page(result: dict[str, Any], path: Path) -> None:
+    """Write the page."""
+    path.write_text(render(result))
+
+
+def _known_table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| classes | method | grouping error | mean variance / error | ECE-2 / error |",
+        "|---|---|---|---|---|",
+    ]
+    for num_classes in sorted({row["num_classes"] for row in rows}):
+        here = [row for row in rows if row["num_classes"] == num_classes]
+        for method in dict.fromkeys(row["method"] for row in here):
+            runs = [row for row in here if row["method"] == method]
+            errors = np.array([run["grouping_error"] for run in runs])
+            variance = np.array([run["mean_variance"] for run in runs]) / errors
+            calibration = np.array([run["second_order_ece"] for run in runs]) / errors
+            lines.append(
+                f"| {num_classes} | {NAMES.get(method, method)} | {errors.mean():.4f} | "
+                f"{_range(variance)} | {_range(calibration)} |"
+            )
+    return "\n".join(lines)
+
+
+def _limited_table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| classes | rows | head | R | loss | loss, recalibrated | ECE-2 / error | recalibrated | "
+        "negative variances |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        raw, better = row["raw"], row["recalibrated"]
+        lines.append(
+            f"| {row['num_classes']} | {row['num_rows']:,} | {row['head']} | "
+            f"{row['num_components'] or ''} | {row['pair_loss']:.3f} | "
+            f"{row['pair_loss_recalibrated']:.3f} | "
+            f"{raw['second_order_ece'] / raw['grouping_error']:.2f} | "
+            f"{better['second_order_ece'] / better['grouping_error']:.2f} | "
+            f"{raw['negative_variances']:.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def _range(values: np.ndarray) -> str:
+    low, high = values.min(), values.max()
+    return f"{low:.2f}" if len(values) == 1 else f"{low:.2f} to {high:.2f}"
