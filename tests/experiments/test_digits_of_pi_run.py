@@ -111,6 +111,11 @@ def test_presets_are_configurations():
         run_digits_of_pi(preset="huge", out=None)  # pyright: ignore[reportArgumentType]
 
 
+def test_samples_come_in_tens():
+    with pytest.raises(ValueError, match="num_samples is 25; expected a multiple of 10"):
+        PiConfig(num_samples=25)
+
+
 def decided(value: float) -> dict[str, bool]:
     """The claims on a run in which every rate is `value` where it should be small."""
     overall = {"hallucination_rate": value, "promised_rate": 0.1, "standard_error": 0.01}

@@ -153,6 +153,17 @@ def test_training_is_tracked_against_the_optimum(directory):
     assert part.arrays["policies"].shape == (9, 25, 4)
 
 
+def test_a_killed_training_keeps_its_looks(directory):
+    # As if it had been killed after the first look and had looked again at the same step.
+    folder = directory / "parts" / "training"
+    log = folder / "distance-from-exact.jsonl"
+    first, last = log.read_text().splitlines()
+    log.write_text("\n".join([first, first, last]) + "\n")
+    again = lake_parts(TINY)[1].compute(folder, {})
+    kept = np.load(directory / "arrays.npz")
+    np.testing.assert_array_equal(again.arrays["hidden_y2"], kept["training/hidden_y2"])
+
+
 def test_presets_are_configurations():
     assert LakeConfig(**PRESETS["paper"]).num_layers == 12
     for name in ("quick", "cpu"):

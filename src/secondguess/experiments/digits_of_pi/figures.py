@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -166,13 +165,12 @@ def _draw_by_digit(samples: Statements, path: Path) -> None:
     raw.set(ylabel="each sample", ylim=(-0.05, 2.05))
     pair = (("confidence", kept, BLUE, "-"), ("correct", samples.share_correct, VERMILION, "--"))
     for name, values, colour, dash in pair:
-        style = partial(dict, color=colour, linestyle=dash, label=name)
-        raw_style = style(linewidth=0.6)
+        style = {"color": colour, "linestyle": dash, "label": name}
         if name == "correct":
-            raw.plot(samples.offsets[:first], values[:first], **raw_style)
-        mean.plot(samples.offsets[:first], values[:first], **raw_style)
-        grouped.plot(*_groups(samples.offsets[:first], values[:first]), **style())
-        everything.plot(*_groups(samples.offsets, values), **style())
+            raw.plot(samples.offsets[:first], values[:first], linewidth=0.6, **style)
+        mean.plot(samples.offsets[:first], values[:first], linewidth=0.6, **style)
+        grouped.plot(*_groups(samples.offsets[:first], values[:first]), **style)
+        everything.plot(*_groups(samples.offsets, values), **style)
     for panel, title in ((mean, "mean of samples"), (grouped, "40 digits"), (everything, "all")):
         panel.set(ylabel=title, ylim=(-0.05, 1.1))
     everything.set_xlabel("digit of pi")

@@ -89,6 +89,13 @@ class PiConfig:
     num_samples: int = 120
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.num_samples < 10 or self.num_samples % 10:
+            raise ValueError(
+                f"num_samples is {self.num_samples!r}; expected a multiple of 10, because samples "
+                f"are also clustered by tens."
+            )
+
 
 _SMALL: dict[str, Any] = {
     "layout": "positions",

@@ -43,6 +43,7 @@ from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
     SinusoidalTransformerForCausalLM,
 )
+from secondguess.theory.checks import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +191,7 @@ def _train(config: LakeConfig, directory: Path, done: object) -> PartResult:
         gaps = optimum_gaps(network, pairs, held_out)
         with log.open("a", encoding="utf-8") as file:
             file.write(json.dumps(gaps) + "\n")
-        return sum(gaps[name] for name in ("hidden_y1", "hidden_y2", "visible_y1", "visible_y2"))
+        return _nats_above_exact(gaps)
 
     history = train(
         model.network,
@@ -222,9 +223,7 @@ def _train(config: LakeConfig, directory: Path, done: object) -> PartResult:
         progress="frozen lake",
     )
     model.save(directory / "model")
-    # A resumed training looks again at steps after its checkpoint; the last look of each counts.
-    looks = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    looks = looks[-len(history.validation_steps) :]
+    looks = _looks_of(log, history.validation_losses)
     return PartResult(
         metrics={
             "num_parameters": model.network.num_parameters(),
@@ -237,6 +236,23 @@ def _train(config: LakeConfig, directory: Path, done: object) -> PartResult:
             **{name: np.array([look[name] for look in looks]) for name in looks[0]},
         },
     )
+
+
+def _nats_above_exact(gaps: Mapping[str, float]) -> float:
+    """What the tracked training minimises: all nats above the exact predictor, in float32."""
+    names = ("hidden_y1", "hidden_y2", "visible_y1", "visible_y2")
+    return float(np.float32(sum(gaps[name] for name in names)))
+
+
+def _looks_of(log: Path, losses: FloatArray) -> list[dict[str, float]]:
+    """The look at the exact predictor behind each validation loss.
+
+    A training that was killed looks again at the steps after its checkpoint, so the log may hold
+    more looks than there were validations; equal losses tell which line belongs to which.
+    """
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    by_loss = {_nats_above_exact(gaps): gaps for gaps in lines}
+    return [by_loss[float(loss)] for loss in losses]
 
 
 def _sample(config: LakeConfig, directory: Path, done: Mapping[str, PartResult]) -> PartResult:
