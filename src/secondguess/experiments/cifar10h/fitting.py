@@ -115,10 +115,11 @@ def predict(
         trained_on: the split of its last training, for methods with a posterior.
         seed: of methods that draw samples.
     """
-    finished = method.finish(model, task.evaluation_inputs(trained_on))
+    finished = method.finish(model, task.evaluation_inputs(trained_on, model))
     generator = torch.Generator().manual_seed(derived_seed(seed, 3))
     parts = [
-        method.predict(finished, inputs, generator) for inputs in task.evaluation_inputs(examples)
+        method.predict(finished, inputs, generator)
+        for inputs in task.evaluation_inputs(examples, model)
     ]
     return Prediction(
         np.concatenate([part.probs for part in parts]),

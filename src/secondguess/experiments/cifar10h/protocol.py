@@ -230,7 +230,7 @@ def recalibrated_prediction(
 
 @torch.no_grad()
 def _joints(task: Task, model: nn.Module, examples: AnnotatedInputs) -> list[PairJoint]:
-    return [model(inputs).double() for inputs in task.evaluation_inputs(examples)]
+    return [model(inputs).double() for inputs in task.evaluation_inputs(examples, model)]
 
 
 def _concatenated(joints: Sequence[PairJoint]) -> PairJoint:

@@ -88,10 +88,19 @@ class Task:
 
         return batch_at
 
-    def evaluation_inputs(self, examples: AnnotatedInputs, chunk: int = 500) -> Iterator[Tensor]:
-        """The inputs of a split in order, prepared for evaluation, a chunk at a time."""
+    def evaluation_inputs(
+        self, examples: AnnotatedInputs, model: nn.Module, chunk: int = 500
+    ) -> Iterator[Tensor]:
+        """The inputs of a split in order, prepared for evaluation, a chunk at a time.
+
+        Args:
+            examples: a split.
+            model: the inputs are put where its parameters are.
+            chunk: rows at a time.
+        """
+        device = next(model.parameters()).device
         for rows in examples.inputs.split(chunk):
-            yield self.prepare(rows, None)
+            yield self.prepare(rows, None).to(device)
 
     def responses(self, examples: AnnotatedInputs, *, seed: int) -> PairData:
         """The responses of a split, with sub-classes drawn once where there are any."""
