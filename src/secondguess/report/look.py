@@ -7,6 +7,7 @@ leaves matplotlib's own settings as they were.
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 from itertools import cycle
 from pathlib import Path
@@ -30,6 +31,8 @@ BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = (
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
+
+_LEGEND_COLUMNS = 6
 
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -110,4 +113,6 @@ def shared_legend(figure: Figure, *axes: Axes) -> None:
     for panel in axes:
         handles, labels = panel.get_legend_handles_labels()
         series |= dict(zip(labels, handles, strict=True))
-    figure.legend(series.values(), series.keys(), loc="outside lower center", ncols=len(series))
+    rows = math.ceil(len(series) / _LEGEND_COLUMNS)
+    columns = math.ceil(len(series) / rows)
+    figure.legend(series.values(), series.keys(), loc="outside lower center", ncols=columns)

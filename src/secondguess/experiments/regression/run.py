@@ -23,6 +23,7 @@ from secondguess.experiments.regression.intervals import study_intervals
 from secondguess.experiments.regression.methods import (
     Predictor,
     RegressionConfig,
+    TrainingTriples,
     fit_cheat_corrected,
     fit_cheat_corrected_early,
     fit_ensemble,
@@ -152,7 +153,10 @@ def regression_parts(
 def _cheat_corrected(
     config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
 ) -> PartResult:
-    return _measured(config, fit_cheat_corrected(config, directory))
+    predict = fit_cheat_corrected(config, directory)
+    result = _measured(config, predict)
+    result.metrics["training_set"] = _on_training_set(config, predict)
+    return result
 
 
 def _early_stopping(
@@ -259,6 +263,24 @@ def _measured(config: RegressionConfig, predict: Predictor) -> PartResult:
             "plot_variance": plotted.variance,
         },
     )
+
+
+def _on_training_set(config: RegressionConfig, predict: Predictor) -> dict[str, float]:
+    """What the training pairs themselves say of the squared error: the mean of (y1 - p)(y2 - p).
+
+    Its distance from the grouping error is the luck of the draw, which no training can undo.
+    """
+    triples = TrainingTriples.draw(config)
+    inputs = triples.inputs[:, 0].double().numpy()
+    prediction = predict(inputs)
+    products = (triples.responses.numpy() - prediction.probs[:, None]).prod(axis=1)
+    truth = FUNCTIONS[config.function](inputs)
+    return {
+        "mean_variance": mean_variance(prediction.variance),
+        "mean_product": float(products.mean()),
+        "mean_product_standard_error": float(products.std() / np.sqrt(len(products))),
+        "grouping_error": grouping_error(prediction.probs, true_probs=truth),
+    }
 
 
 def _check(name: str, given: Sequence[str], known: Sequence[str] | Mapping[str, object]) -> None:

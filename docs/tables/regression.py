@@ -1,0 +1,135 @@
+"""Put the tables made from docs/results/regression-*.json into docs/regression.md.
+
+    python docs/tables/regression.py
+
+Each of those files is the `result.json` of a run of `secondguess reproduce regression`. A table
+stands between `<!-- table: NAME -->` and `<!-- end of table -->`; everything between the two is
+written by this script. A test checks that the page is what it writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent.parent
+PAGE = "regression.md"
+NAMES = {
+    "cheat_corrected": "cheat-corrected network",
+    "cheat_corrected_early_stopping": "the same, stopped early",
+    "ensemble": "ensemble",
+    "naive": "naive, p(1 - p)",
+    "evidential": "evidential network",
+    "evidential_squared_error": "the same, squared-error form",
+    "gaussian_process": "Gaussian process",
+}
+
+
+def results() -> list[dict[str, Any]]:
+    """All committed runs."""
+    paths = sorted((DOCS / "results").glob("regression-*.json"))
+    return [json.loads(path.read_text()) for path in paths]
+
+
+def title(run: dict[str, Any]) -> str:
+    """Which run a row speaks of."""
+    return f"{run['config']['function']}, {run['preset']}, seed {run['seed']}"
+
+
+def method_rows(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The metrics of each method, the naive network among them."""
+    metrics = {name: found for name, found in run["metrics"].items() if name in NAMES}
+    if "ensemble" in metrics:
+        metrics["naive"] = metrics["ensemble"]["naive"]
+    return {name: metrics[name] for name in NAMES if name in metrics}
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table, the first two columns to the left."""
+    rule = ["---", "---", *["---:"] * (len(heads) - 2)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, rule, *rows])
+
+
+def methods() -> str:
+    """Calibration and error of every method in every run."""
+    rows = []
+    for run in results():
+        for name, found in method_rows(run).items():
+            rows.append(
+                [
+                    title(run),
+                    NAMES[name],
+                    *(
+                        f"{found[key]:.4f}"
+                        for key in (
+                            "first_order_ece",
+                            "second_order_ece",
+                            "first_order_ece_20_bins",
+                            "second_order_ece_20_bins",
+                            "mean_variance",
+                            "grouping_error",
+                        )
+                    ),
+                ]
+            )
+    heads = ["run", "method", "ECE-1", "ECE-2", "ECE-1, 20 bins", "ECE-2, 20 bins"]
+    return table([*heads, "mean variance", "grouping error"], rows)
+
+
+def intervals() -> str:
+    """Variance inflation and coverage of the intervals."""
+    rows = []
+    for run in results():
+        found = run["metrics"].get("intervals")
+        if found is None:
+            continue
+        for root, inflation in found["inflation"].items():
+            coverage = found["coverage"][root]
+            rows.append(
+                [
+                    title(run),
+                    f"{root}²",
+                    f"{found['calibration_size']:,}",
+                    f"{inflation:.4g}",
+                    f"{found['limit'][root]:.4g}",
+                    *(f"{covered:.4f}" for covered in coverage.values()),
+                ]
+            )
+    rates = ("0.05", "0.1", "0.2", "0.5")
+    heads = ["run", "min_variance", "pairs", "inflation", "E[D]"]
+    return table([*heads, *(f"covers at {rate}" for rate in rates)], rows)
+
+
+def claims() -> str:
+    """Every claim of every run."""
+    rows = [
+        [
+            title(run),
+            claim["name"],
+            "yes" if claim["holds"] else "**no**",
+            f"{claim['value']:.4g}",
+            f"{claim['bound']:.4g}",
+        ]
+        for run in results()
+        for claim in run["claims"]
+    ]
+    return table(["run", "claim", "holds", "value", "bound"], rows)
+
+
+TABLES = {"methods": methods, "intervals": intervals, "claims": claims}
+
+
+def rendered() -> str:
+    """The page with its tables made anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}"
+
+    pattern = r"(<!-- table: ([a-z-]+) -->).*?(<!-- end of table -->)"
+    return re.sub(pattern, fill, (DOCS / PAGE).read_text(), flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    (DOCS / PAGE).write_text(rendered())
