@@ -73,6 +73,16 @@ def frozen_features(
 ) -> Tensor:
     """Features of the images, read from `cache_dir` where they are there.
 
+    >>> import tempfile
+    >>> class MeanLevel(nn.Module):
+    ...     digest, image_size = "no weights", 32
+    ...     def forward(self, images):
+    ...         return images.float().mean(dim=(2, 3))
+    >>> images = np.full((2, 3, 32, 32), 7, np.uint8)
+    >>> frozen_features(images, cache_dir=tempfile.mkdtemp(), extractor=MeanLevel())
+    tensor([[7., 7., 7.],
+            [7., 7., 7.]])
+
     Args:
         images: `(n, 3, h, w)` bytes, scrambled already where the variant asks for it.
         cache_dir: folder of feature files; made if it is missing.

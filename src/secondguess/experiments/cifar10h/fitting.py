@@ -24,6 +24,9 @@ EVIDENTIAL_RAMP_EPOCHS = 10
 class Stage:
     """One training: how long and how.
 
+    >>> Stage(num_steps=100, learning_rate=1e-3, weight_decay=0.1).num_steps
+    100
+
     Attributes:
         num_steps: optimizer steps.
         learning_rate: the highest.

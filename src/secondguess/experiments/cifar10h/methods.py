@@ -32,6 +32,9 @@ NUM_MEMBERS = 8
 class Method:
     """A method, over any backbone.
 
+    >>> METHODS["cheat-sngp"].title, METHODS["cheat-sngp"].is_pair_model
+    ('Cheat SNGP', True)
+
     Attributes:
         title: its name in the tables.
         build: from a maker of backbones, the number of classes and a source of initial values to an

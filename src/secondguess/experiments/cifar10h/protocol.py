@@ -65,6 +65,10 @@ class ProtocolConfig:
 class Recipe:
     """What tuning finds.
 
+    >>> stage = Stage(num_steps=100, learning_rate=1e-3, weight_decay=0.1)
+    >>> Recipe(pretraining=stage, finetuning=stage).finetuning.learning_rate
+    0.001
+
     Attributes:
         pretraining: the stage of phase 2 that led to the best fine-tuning.
         finetuning: that of phase 4.

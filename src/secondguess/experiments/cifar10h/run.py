@@ -47,6 +47,9 @@ from secondguess.theory.reliability import (
 class Preset:
     """The size of a run.
 
+    >>> PRESETS["paper"].depth, PRESETS["paper"].width, PRESETS["cpu"].protocol.num_trials
+    (28, 10, 12)
+
     Attributes:
         backbone: `frozen` features, or `wide-resnet`.
         protocol: lengths and trials.

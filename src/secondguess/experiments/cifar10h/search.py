@@ -24,6 +24,14 @@ def sweep(
     The k-th finished trial has the same parameters whether or not the search was stopped and
     resumed in between: they depend on the seed and on k alone.
 
+    >>> import tempfile
+    >>> def objective(trial, scratch):
+    ...     return (trial.suggest_float("x", -1, 1) - 0.5) ** 2
+    >>> directory = Path(tempfile.mkdtemp())
+    >>> best = sweep(objective, directory=directory, name="parabola", num_trials=20, seed=0)
+    >>> best["value"] < 0.1
+    True
+
     Args:
         objective: from an Optuna trial, and a directory for its checkpoints, to a number, the
             smaller the better. A training that diverges (`FloatingPointError`) is a failed trial.
