@@ -22,7 +22,8 @@ from secondguess.learning.training import TrainingConfig, train
 from secondguess.models.residual_mlp import ResidualMLP
 
 WIDTH = 64
-NUM_STEPS = 500
+NUM_STEPS = 400
+BATCH_SIZE = 128
 LEARNING_RATE = 1e-4
 WEIGHT_DECAY = 1.0
 VALIDATE_EVERY = 25
@@ -35,6 +36,7 @@ def pair_classifier(head: HeadName, *, seed: int) -> PairClassifier:
         head=head,
         width=WIDTH,
         num_steps=NUM_STEPS,
+        batch_size=BATCH_SIZE,
         learning_rate=LEARNING_RATE,
         weight_decay=WEIGHT_DECAY,
         validate_every=VALIDATE_EVERY,
@@ -67,7 +69,9 @@ class PlainClassifier:
         train(
             self.model,
             loss=_cross_entropy,
-            batch_at=annotation_batches(self._tensor(inputs), data, batch_size=256, seed=self.seed),
+            batch_at=annotation_batches(
+                self._tensor(inputs), data, batch_size=BATCH_SIZE, seed=self.seed
+            ),
             config=TrainingConfig(
                 num_steps=NUM_STEPS,
                 learning_rate=LEARNING_RATE,

@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import shutil
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -53,11 +52,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.data_dir is None:
         parser.error("name the folder of cebab-v1.1.zip with --data-dir or SECONDGUESS_DATA")
-    start = time.monotonic()
     reviews = load_reviews(arguments.data_dir)
     features = embed(reviews.texts, arguments.out / "embeddings")
     result = measure(reviews, features, seed=arguments.seed, out=arguments.out)
-    result["seconds"] = round(time.monotonic() - start)
     path = arguments.out / "annotators.json"
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"wrote {path}")
@@ -103,7 +100,7 @@ def measure(reviews: Reviews, features: np.ndarray, *, seed: int, out: Path) -> 
     draw_map(disagreement, ignorance, out / "annotators-map.png")
     return {
         "experiment": "annotators",
-        "command": "python examples/annotators/run.py --docs",
+        "command": "python examples/annotators/run.py --data-dir DIR --docs",
         "seed": seed,
         "texts": {name: len(part) for name, part in parts.items()},
         "reviews": {name: len(set(reviews.groups[part])) for name, part in parts.items()},

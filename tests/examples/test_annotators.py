@@ -1,4 +1,4 @@
-"""The annotators example: its data and its cache."""
+"""The annotators example: its data, its cache, and that its page is what its result says."""
 
 from __future__ import annotations
 
@@ -85,3 +85,10 @@ def test_embeddings_are_made_once(reviews, tmp_path, monkeypatch) -> None:
     np.testing.assert_array_equal(reviews.embed(texts, tmp_path), first)
     reviews.embed([*texts[:2], "other"], tmp_path)
     assert calls == [2, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["annotators"])
+def test_the_page_is_made_from_the_result(name) -> None:
+    result = json.loads((ROOT / "docs" / "results" / f"{name}.json").read_text())
+    page = _load(ROOT / "examples" / name / "page.py").render(result)
+    assert page == (ROOT / "docs" / f"{name}.md").read_text()
