@@ -79,7 +79,7 @@ def run(path: Path, num_rows: int, folder: Path) -> dict[str, Any]:
             best[name] = min(best[name], measure(command))
     one, two = (json.loads(result.read_text())["value"] for result in results)
     return {
-        "command": "python benchmarks/calibrate_command.py --rows 100_000_000 --out "
+        "command": f"python benchmarks/calibrate_command.py --rows {num_rows:_} --out "
         "docs/results/calibrate-command.json",
         "rows": num_rows,
         "file_megabytes": path.stat().st_size / 1e6,
