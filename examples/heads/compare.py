@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,18 @@ NUM_TEST = 200_000
 NUM_MEMBERS = 8
 NUM_SEEDS = 3
 DOCS = Path(__file__).parents[2] / "docs"
+CLASSES = (5,)
+LIMITED: list[tuple[int, int, HeadName, int | None]] = [
+    (10, 1000, "symmetric", None),
+    (10, 1000, "mixture", 10),
+    (10, 20_000, "symmetric", None),
+    (10, 20_000, "mixture", 3),
+    (10, 20_000, "mixture", 10),
+    (10, 20_000, "mixture", 20),
+    (50, 5000, "symmetric", None),
+    (50, 5000, "mixture", 10),
+    (50, 5000, "mixture", 50),
+]
 HEAD_NAMES: tuple[HeadName, ...] = ("mixture", "symmetric", "binary")
 
 
@@ -100,82 +113,66 @@ def measure(prediction: sg.Prediction, true_probs: np.ndarray) -> dict[str, floa
     }
 
 
-def known_world(
-    num_classes: int, *, seed: int, with_plain: bool, num_steps: int = 600
-) -> dict[str, Any]:
-    """Every head with endless data; if asked for, the plain classifiers beside them."""
-    world = HiddenWorld.random(num_classes)
-    points, true_probs = world.sample(NUM_TEST, np.random.default_rng(10_000 + seed))
-    inputs = torch.from_numpy(points.astype(np.float32))
-    rows = {}
-    for head in HEAD_NAMES:
-        model = train_pair_head(
-            world,
-            head,
-            lambda step: world.batch_at(step, batch_size=1024, seed=seed),
-            seed=seed,
-            num_steps=num_steps,
-        )
-        rows[head] = measure(joint_of(model, inputs).prediction(), true_probs)
-    if not with_plain:
-        return rows
+def known_head(num_classes: int, head: HeadName, seed: int) -> dict[str, float]:
+    """A pair head with endless data."""
+    world, inputs, true_probs = _test_world(num_classes, seed)
+    model = train_pair_head(
+        world,
+        head,
+        lambda step: world.batch_at(step, batch_size=1024, seed=seed),
+        seed=seed,
+        num_steps=600,
+    )
+    return measure(joint_of(model, inputs).prediction(), true_probs)
+
+
+def known_plain(num_classes: int) -> dict[str, dict[str, float]]:
+    """The naive variance of a plain classifier, and the variance of an ensemble of them."""
+    world, inputs, true_probs = _test_world(num_classes, seed=0)
     members = []
     for member in range(NUM_MEMBERS):
-        model = train_plain(
-            world, seed=100 * (seed + 1) + member, num_steps=num_steps, batch_size=1024
-        )
+        model = train_plain(world, seed=100 + member, num_steps=400, batch_size=512)
         with torch.no_grad():
             members.append(model(inputs).double().softmax(1).numpy())
-    plain = members[0]
-    rows["naive p(1-p)"] = measure(sg.Prediction(plain, plain * (1 - plain)), true_probs)
+    naive = sg.Prediction(members[0], members[0] * (1 - members[0]))
     together = sg.Prediction(np.mean(members, axis=0), np.var(members, axis=0))
-    rows[f"ensemble of {NUM_MEMBERS}"] = measure(together, true_probs)
-    return rows
+    return {
+        "naive p(1-p)": measure(naive, true_probs),
+        f"ensemble of {NUM_MEMBERS}": measure(together, true_probs),
+    }
 
 
-def few_rows(num_classes: int, num_rows: int, components: tuple[int, ...]) -> list[dict[str, Any]]:
-    """The symmetric and the mixture head on limited data, raw and recalibrated."""
+def _test_world(num_classes: int, seed: int) -> tuple[HiddenWorld, Tensor, np.ndarray]:
     world = HiddenWorld.random(num_classes)
-    parts = [
-        _rows(world, size, seed)
-        for size, seed in ((num_rows, 1), (max(num_rows // 5, 100), 2), (20_000, 3))
-    ]
-    (inputs, data, _), validation, (test_inputs, test_data, true_probs) = parts
-    batch_at = pair_batches(inputs, data, batch_size=min(512, num_rows), seed=0)
-    settings: list[tuple[HeadName, int | None]] = [("symmetric", None)]
-    for number in components:
-        settings.append(("mixture", number))
-    rows = []
-    for head, number in settings:
-        start = time.monotonic()
-        model = train_pair_head(
-            world,
-            head,
-            batch_at,
-            seed=0,
-            num_steps=400,
-            num_components=number,
-            validation=validation[:2],
-        )
-        seconds = time.monotonic() - start
-        fit = fit_recalibration(joint_of(model, validation[0]), validation[1])
-        joint = joint_of(model, test_inputs)
-        recalibrated = fit(joint.double())
-        rows.append(
-            {
-                "num_classes": num_classes,
-                "num_rows": num_rows,
-                "head": head,
-                "num_components": number,
-                "pair_loss": held_out_loss(joint, test_data),
-                "pair_loss_recalibrated": held_out_loss(recalibrated, test_data),
-                "raw": measure(joint.prediction(), true_probs),
-                "recalibrated": measure(recalibrated.prediction(), true_probs),
-                "seconds": round(seconds, 1),
-            }
-        )
-        print(_short(rows[-1]), flush=True)
-    return rows
+    points, true_probs = world.sample(NUM_TEST, np.random.default_rng(10_000 + seed))
+    return world, torch.from_numpy(points.astype(np.float32)), true_probs
+
+
+def few_rows(
+    num_classes: int, num_rows: int, head: HeadName, num_components: int | None
+) -> dict[str, Any]:
+    """A head on limited data, raw and recalibrated."""
+    world = HiddenWorld.random(num_classes)
+    inputs, data, _ = _rows(world, num_rows, seed=1)
+    held_inputs, held_data, _ = _rows(world, max(num_rows // 5, 100), seed=2)
+    test_inputs, test_data, true_probs = _rows(world, 20_000, seed=3)
+    model = train_pair_head(
+        world,
+        head,
+        pair_batches(inputs, data, batch_size=min(256, num_rows), seed=0),
+        seed=0,
+        num_steps=400,
+        num_components=num_components,
+        validation=(held_inputs, held_data),
+    )
+    joint = joint_of(model, test_inputs)
+    recalibrated = fit_recalibration(joint_of(model, held_inputs), held_data)(joint.double())
+    return {
+        "pair_loss": held_out_loss(joint, test_data),
+        "pair_loss_recalibrated": held_out_loss(recalibrated, test_data),
+        "raw": measure(joint.prediction(), true_probs),
+        "recalibrated": measure(recalibrated.prediction(), true_probs),
+    }
 
 
 def _rows(world: HiddenWorld, num_rows: int, seed: int) -> tuple[Tensor, PairData, np.ndarray]:
@@ -197,14 +194,14 @@ def _config(num_steps: int, seed: int) -> TrainingConfig:
     )
 
 
-def _short(row: dict[str, Any]) -> str:
-    raw, better = row["raw"], row["recalibrated"]
-    return (
-        f"K={row['num_classes']} n={row['num_rows']} {row['head']} R={row['num_components']} "
-        f"loss {row['pair_loss']:.4f} -> {row['pair_loss_recalibrated']:.4f}, ECE-2 "
-        f"{raw['second_order_ece']:.4f} -> {better['second_order_ece']:.4f} of "
-        f"{raw['grouping_error']:.4f}, {row['seconds']} s"
-    )
+def _cached(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `make` gave the first time, so that a run that was cut short goes on."""
+    if not path.exists():
+        partial_path = path.with_suffix(".partial")
+        partial_path.write_text(json.dumps(make()))
+        os.replace(partial_path, path)
+        print(f"measured {path.stem}", flush=True)
+    return json.loads(path.read_text())
 
 
 def main() -> None:
@@ -213,37 +210,37 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/heads"))
     parser.add_argument("--docs", action="store_true", help="renew the page in docs/")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    start = time.monotonic()
+    pieces = arguments.out / "pieces"
+    pieces.mkdir(parents=True, exist_ok=True)
     known: list[dict[str, Any]] = []
-    for num_classes in (2, 5):
+    for num_classes in CLASSES:
         for seed in range(NUM_SEEDS):
-            rows = known_world(num_classes, seed=seed, with_plain=seed == 0)
-            known += [
-                {"num_classes": num_classes, "seed": seed, "method": name, **row}
-                for name, row in rows.items()
-            ]
-            for row in known[-len(rows) :]:
-                error = row["grouping_error"]
-                print(
-                    f"K={num_classes} seed {seed} {row['method']:14} variance/error "
-                    f"{row['mean_variance'] / error:.3f} ECE-2/error "
-                    f"{row['second_order_ece'] / error:.3f}",
-                    flush=True,
-                )
-    limited = [
-        *few_rows(3, 500, (3,)),
-        *few_rows(10, 1000, (2, 10, 20)),
-        *few_rows(10, 20_000, (2, 5, 10, 20)),
-        *few_rows(50, 5000, (5, 10, 50)),
-    ]
+            for head in HEAD_NAMES:
+                path = pieces / f"known-{num_classes}-{head}-{seed}.json"
+                row = _cached(path, partial(known_head, num_classes, head, seed))
+                known.append({"num_classes": num_classes, "seed": seed, "method": head, **row})
+        plain = _cached(pieces / f"plain-{num_classes}.json", partial(known_plain, num_classes))
+        for name, row in plain.items():
+            known.append({"num_classes": num_classes, "seed": 0, "method": name, **row})
+    limited = []
+    for num_classes, num_rows, head, number in LIMITED:
+        path = pieces / f"limited-{num_classes}-{num_rows}-{head}-{number}.json"
+        row = _cached(path, partial(few_rows, num_classes, num_rows, head, number))
+        limited.append(
+            {
+                "num_classes": num_classes,
+                "num_rows": num_rows,
+                "head": head,
+                "num_components": number,
+                **row,
+            }
+        )
     result = {
         "experiment": "heads",
         "command": "python examples/heads/compare.py --docs",
         "num_test": NUM_TEST,
         "known": known,
         "limited": limited,
-        "seconds": round(time.monotonic() - start),
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
         "machine": platform.machine(),
     }

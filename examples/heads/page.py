@@ -49,8 +49,6 @@ ECE-2 is given as a share of the grouping error, before and after `fit_recalibra
 
 {limited}
 
-{verdict}
-
 ## Cost
 
 A training step (forward, loss, backward) on 128 features with a batch of 64, on one thread
@@ -60,8 +58,7 @@ A training step (forward, loss, backward) on 128 features with a batch of 64, on
 
 ---
 
-Made by `{command}` in {minutes:.0f} minutes (torch {torch}, {machine}) from
-`docs/results/heads.json`.
+Made by `{command}` (torch {torch}, {machine}) from `docs/results/heads.json`.
 """
 
 
@@ -72,15 +69,10 @@ def render(result: dict[str, Any]) -> str:
         num_seeds=1 + max(row["seed"] for row in result["known"]),
         known=_known_table(result["known"]),
         limited=_limited_table(result["limited"]),
-        verdict=VERDICT,
         command=result["command"],
-        minutes=result["seconds"] / 60,
         torch=result["versions"]["torch"],
         machine=result["machine"],
     )
-
-
-VERDICT = ""
 
 
 def write_page(result: dict[str, Any], path: Path) -> None:
