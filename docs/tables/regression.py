@@ -118,7 +118,32 @@ def claims() -> str:
     return table(["run", "claim", "holds", "value", "bound"], rows)
 
 
-TABLES = {"methods": methods, "intervals": intervals, "claims": claims}
+def training_set() -> str:
+    """What the pairs that a network was trained on say of its squared error."""
+    rows = []
+    for run in results():
+        found = run["metrics"].get("cheat_corrected", {}).get("training_set")
+        if found is None:
+            continue
+        product, error = found["mean_product"], found["mean_product_standard_error"]
+        rows.append(
+            [
+                title(run),
+                f"{found['mean_variance']:.4f}",
+                f"{product:.4f} ± {error:.4f}",
+                f"{found['grouping_error']:.4f}",
+            ]
+        )
+    heads = ["run", "mean variance", "mean of (y1 - p)(y2 - p) ± standard error"]
+    return table([*heads, "squared error"], rows)
+
+
+TABLES = {
+    "methods": methods,
+    "intervals": intervals,
+    "claims": claims,
+    "training-set": training_set,
+}
 
 
 def rendered() -> str:
