@@ -1,9 +1,10 @@
 """Training steps of pair models and of ensembles, as ratios against plain cross-entropy.
 
 Run with `make bench`, or `python benchmarks/training.py [--seconds 4]`. A step is what the training
-loop does: batch, loss, gradient, AdamW. The sides of a ratio take their steps in turn on one thread;
-each time is processor time, the least of all its steps, so that a busy machine hardly counts. The
-network is the residual MLP of appendix F.1 with 32 inputs, 10 classes and batches of 512.
+loop does: batch, loss, gradient, AdamW. The sides of a ratio take their steps in turn, on one
+thread; each time is processor time, the least of all its steps, so that a busy machine hardly
+counts. The network is the residual MLP of appendix F.1 with 32 inputs, 10 classes and batches of
+512.
 """
 
 from __future__ import annotations
