@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -144,3 +145,19 @@ def test_blank_lines_count_but_are_not_rows(tmp_path: Path) -> None:
     path.write_bytes(b'{"value": 1}\r\n\n{"value": 3}')
     [window] = read_windows(path, 10)
     assert [line for line, _ in window.rows()] == [1, 3]
+
+
+def test_memory_does_not_grow_with_the_number_of_lines(tmp_path: Path) -> None:
+    def peak(count: int) -> int:
+        write_lines(tmp_path / "in.jsonl", count)
+        job = job_of(tmp_path, f"{count}.jsonl")
+        job.prepare()
+        tracemalloc.start()
+        job.run(lambda window: [{"line": window.first_line}])
+        job.join()
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return size
+
+    peak(70)  # what is imported and cached on first use
+    assert peak(7000) < 1.5 * peak(700)

@@ -34,6 +34,16 @@ ASYMMETRY_NATS = 0.5
 class PairCheck:
     """What held-out pairs show. Arrays have one entry a pair; log-likelihoods are in nats.
 
+    >>> known_by_heart = PairCheck(
+    ...     log_first=np.full(100, -5.0),
+    ...     log_second=np.full(100, -5.0),
+    ...     asymmetry=np.zeros(100),
+    ...     scores=SelfCheatScores(np.full(100, -5.0), np.log(np.full(100, 0.99))),
+    ...     repeated=np.arange(100) % 2 == 0,
+    ... )
+    >>> known_by_heart.signs
+    ['responses repeat each other less often than p(y|y,x) says (-0.4900)']
+
     Attributes:
         log_first: log p(y1|x).
         log_second: log p(y2|y1,x).

@@ -30,6 +30,7 @@ from secondguess.language.scoring import (
     Prefix,
     ScoredResponse,
     Tokens,
+    at_least_float32,
     chunks,
     log_prob_of,
     score_tokens,
@@ -218,6 +219,7 @@ def _draw(
     positions = torch.tensor(prefix.lengths, device=device)
     running = torch.ones(len(prompts), dtype=torch.bool, device=device)
     mask, logits = prefix.attention_mask, prefix.logits
+    has_holes = not bool(mask.all())
     chosen: list[Tensor] = []
     log_probs: list[FloatArray] = []
     ids = torch.empty(len(prompts), 0, dtype=torch.long, device=device)  # no processor reads them
@@ -227,7 +229,9 @@ def _draw(
         if step == last:
             token = torch.full_like(positions, end)
         else:
-            allowed = logits if step else logits.index_fill(1, end_index, -torch.inf)
+            allowed = at_least_float32(logits)
+            if step == 0:
+                allowed = allowed.index_fill(1, end_index, -torch.inf)
             weights = processors(ids, allowed).softmax(dim=-1)  # pyright: ignore[reportArgumentType]
             token = _invert_cumulative(weights, torch.from_numpy(uniforms[:, step]).to(device))
             token = torch.where(running, token, end)
@@ -236,10 +240,11 @@ def _draw(
         running = running & (token != end)
         if not running.any():
             break
+        has_holes = has_holes or not bool(running.all())
         mask = torch.cat([mask, running[:, None].to(mask.dtype)], dim=1)
         output = model.network(
             input_ids=token[:, None],
-            attention_mask=mask,
+            attention_mask=mask if has_holes else None,
             position_ids=(positions + step)[:, None],
             past_key_values=prefix.cache,
             use_cache=True,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -87,8 +86,8 @@ def read_windows(path: Path, size: int) -> Iterator[Window]:
     with path.open("rb") as file:
         lines = (line.rstrip(b"\r\n") for line in file)
         index = 0
-        while chunk := tuple(islice(lines, size)):
-            yield Window(path, index, index * size + 1, chunk)
+        while chunk := list(islice(lines, size)):
+            yield Window(path, index, index * size + 1, tuple(chunk))
             index += 1
 
 
@@ -206,7 +205,11 @@ class WindowedJob:
             joined.flush()
             os.fsync(joined.fileno())
         os.replace(unfinished, self.out)
-        shutil.rmtree(self.parts)
+        # One entry at a time: a list of all windows would grow with the file.
+        with os.scandir(self.parts) as entries:
+            for entry in entries:
+                os.unlink(entry)
+        self.parts.rmdir()
         return num_rows, num_skipped
 
 

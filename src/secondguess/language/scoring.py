@@ -9,6 +9,7 @@ response token, the end token included.
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from secondguess.language.formatting import Prompt, Response, pad
 from secondguess.language.model import PairModel
@@ -31,6 +33,10 @@ DEFAULT_BATCH_SIZE = 32
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredResponse:
     """A response and, for each of its tokens, how likely it was with and without peeking.
+
+    >>> one = ScoredResponse((3, 0), "yes", np.log([0.5, 1.0]), np.log([0.8, 1.0]))
+    >>> one.cheating.round(3)
+    array([0.47, 0.  ])
 
     Two scored responses are equal if their tokens are.
 
@@ -200,7 +206,7 @@ class Prefix:
             attention_mask=mask,
             position_ids=pad([range(length) for length in lengths], 0, "left").to(device),
             use_cache=True,
-            logits_to_keep=1,
+            **_last_logits_only(model.network),
         )
         return cls(output.past_key_values, mask, output.logits[:, -1], lengths)
 
@@ -217,6 +223,11 @@ class Prefix:
             self.logits[index],
             tuple(self.lengths[r] for r in rows),
         )
+
+
+def _last_logits_only(network: PreTrainedModel) -> dict[str, int]:
+    accepted = inspect.signature(network.forward).parameters
+    return {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
 
 
 def select_rows(cache: Any, rows: Sequence[int], device: torch.device) -> None:
@@ -265,7 +276,11 @@ def _score_batch(
 
 def log_prob_of(logits: Tensor, tokens: Tensor) -> FloatArray:
     """Log-probabilities of tokens `(...)` under logits `(..., vocabulary)`, as float64."""
-    if logits.dtype in (torch.float16, torch.bfloat16):
-        logits = logits.float()
+    logits = at_least_float32(logits)
     chosen = logits.gather(-1, tokens[..., None]).squeeze(-1)
     return (chosen - logits.logsumexp(dim=-1)).double().cpu().numpy()
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """Half-precision logits as float32: a softmax over a vocabulary needs the digits."""
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits

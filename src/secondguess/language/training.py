@@ -63,6 +63,13 @@ def pair_batches(
 def pair_loss(network: nn.Module, batch: Batch) -> Tensor:
     """-log p(y1, y2|x), the mean over the pairs of a batch, in nats.
 
+    >>> from secondguess.language.examples import tiny_pair_model
+    >>> model = tiny_pair_model()
+    >>> rows = [{"prompt": "flip", "responses": ["heads", "tails"]}]
+    >>> batch = pair_batches(rows, model.formatter, batch_size=1, seed=0)(0)
+    >>> bool(pair_loss(model.network, batch) > 0)
+    True
+
     The mean is over pairs, not over tokens, so that the parts of a batch on several processes
     average to the whole.
     """

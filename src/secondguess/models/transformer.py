@@ -41,7 +41,8 @@ class SinusoidalTransformerConfig(PreTrainedConfig):
         num_attention_heads: how many heads a block has.
         intermediate_size: width inside the MLPs.
         max_position_embeddings: positions run from 0 to this number less one.
-        initializer_range: standard deviation of the first weights.
+        initializer_range: standard deviation of the first weights; widths far below 512 learn
+            sooner with more (0.1 to 0.2 for a width of 32).
         use_cache: whether a forward pass makes a cache if it is not told.
     """
 
