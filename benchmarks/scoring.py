@@ -1,7 +1,7 @@
 """Sequences: sampling with scores, scoring and pair training, as ratios against a plain peer.
 
-Run with `make bench`, or `python benchmarks/scoring.py`. The model is a random GPT-2 of 23 million
-parameters, with the width and depth of the paper's model. Each time is the best of `--repeats` runs
+Run with `make bench`, or `python benchmarks/scoring.py`. The model is a random GPT-2 of 14 million
+parameters. Each time is the best of `--repeats` runs
 (batch 64 and b: one run), the two sides in turn, on the same tokens:
 
 a. `sample` (32 tokens, with scores) against `model.generate` (32 tokens, same settings);
@@ -60,9 +60,9 @@ def new_network() -> Any:
     torch.manual_seed(0)
     config = GPT2Config(
         vocab_size=VOCAB_SIZE,
-        n_embd=512,
+        n_embd=384,
         n_layer=6,
-        n_head=8,
+        n_head=6,
         n_positions=512,
         resid_pdrop=0.0,
         embd_pdrop=0.0,

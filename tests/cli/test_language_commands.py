@@ -298,7 +298,7 @@ def launch(*arguments: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "secondguess.cli", *map(str, arguments)],
         env=environment,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
 
 
