@@ -32,7 +32,7 @@ from secondguess.language.formatting import (
     collate_pairs,
 )
 from secondguess.language.generation import Sampling, sample
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.rankers import clustered
 from secondguess.language.scoring import Tokens, score_tokens
 from secondguess.language.tokenizer import word_tokenizer
@@ -73,12 +73,12 @@ def new_network() -> Any:
     return GPT2LMHeadModel(config).eval()
 
 
-def pair_model(network: Any, response_length: int) -> PairModel:
+def pair_model(network: Any, response_length: int) -> PairLanguageModel:
     tokenizer = word_tokenizer([f"w{index}" for index in range(VOCAB_SIZE - 2)])
     formatter = PairFormatter(
         tokenizer, PairFormat(response_length=response_length), context_length=512
     )
-    return PairModel(network, formatter)
+    return PairLanguageModel(network, formatter)
 
 
 def random_tokens(rng: np.random.Generator, length: int) -> Tokens:
@@ -125,7 +125,9 @@ def sampling_seconds(network: Any, batch_size: int, repeats: int) -> list[float]
 
 
 @torch.inference_mode()
-def plain_scores(model: PairModel, items: list[tuple[Tokens, Tokens, Tokens]], size: int) -> None:
+def plain_scores(
+    model: PairLanguageModel, items: list[tuple[Tokens, Tokens, Tokens]], size: int
+) -> None:
     for start in range(0, len(items), size):
         pairs = [model.formatter.lay_out(*item) for item in items[start : start + size]]
         batch = collate_pairs(pairs, end=model.formatter.end)

@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 
 from secondguess.cli.app import app
 from secondguess.language.generation import answer
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score
 from secondguess.language.tokenizer import word_tokenizer
 
@@ -70,7 +70,7 @@ def test_score_writes_what_the_library_computes(model_dir: Path, tmp_path: Path)
     written = read_rows(tmp_path / "in.scores.jsonl")
     assert [row["line"] for row in written] == list(range(1, 14))
     assert [row["id"] for row in written] == list(range(13))
-    model = PairModel.load(model_dir)
+    model = PairLanguageModel.load(model_dir)
     for row, found in zip(rows, written, strict=True):
         expected = score(model, [row["prompt"]] * len(row["responses"]), row["responses"])
         for one, two in zip(found["responses"], expected, strict=True):
@@ -95,7 +95,7 @@ def test_answer_writes_what_the_library_decides(
     )
     assert result.exit_code == 0, result.output
     decisions = answer(
-        PairModel.load(model_dir),
+        PairLanguageModel.load(model_dir),
         [row["prompt"] for row in rows],
         0.7,
         strategy=strategy,
@@ -237,7 +237,7 @@ def test_fit_trains_saves_and_scores_without_a_padding_token(tmp_path: Path) -> 
     again = run(*command)
     assert again.exit_code == 2
     assert "holds a trained pair model" in again.output
-    model = PairModel.load(out)
+    model = PairLanguageModel.load(out)
     assert model.formatter.config.response_length == 2
     first, second = (
         np.array(values)
@@ -342,4 +342,4 @@ def test_accelerate_spreads_score_over_processes(model_dir: Path, tmp_path: Path
 
 
 def test_float32_is_what_commands_compute_in(model_dir: Path) -> None:
-    assert PairModel.load(model_dir).network.dtype == torch.float32
+    assert PairLanguageModel.load(model_dir).network.dtype == torch.float32

@@ -26,7 +26,7 @@ from secondguess.experiments.digits_of_pi.rankings import (
     rate_at,
 )
 from secondguess.language import rankers
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import ScoredResponse, totals
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
@@ -154,7 +154,7 @@ def test_columns_of_texts():
 
 
 @pytest.fixture(scope="module")
-def random_model() -> tuple[PairModel, PiPairs]:
+def random_model() -> tuple[PairLanguageModel, PiPairs]:
     pairs = PiPairs()
     torch.manual_seed(0)
     config = SinusoidalTransformerConfig(
@@ -168,7 +168,7 @@ def random_model() -> tuple[PairModel, PiPairs]:
         eos_token_id=0,
     )
     network = SinusoidalTransformerForCausalLM(config).eval()
-    return PairModel(network, pairs.layout.formatter), pairs
+    return PairLanguageModel(network, pairs.layout.formatter), pairs
 
 
 def test_samples_and_exact_scores_agree_on_the_same_sentence(random_model):

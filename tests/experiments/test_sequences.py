@@ -9,7 +9,7 @@ from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.digits_of_pi.questions import digits_at, question, sample_offsets
 from secondguess.experiments.sequences import pair_loss
 from secondguess.language.formatting import NOT_SCORED, collate_pairs
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score_pairs
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
@@ -81,7 +81,7 @@ def test_array_scores_equal_the_language_layer(layout):
     )
     sentences = grammar().sentences
     expected = score_pairs(
-        PairModel(network, pairs.layout.formatter),
+        PairLanguageModel(network, pairs.layout.formatter),
         [question(int(offset)) for offset in offsets],
         [sentences[column] for column in first],
         [sentences[column] for column in second],

@@ -26,7 +26,7 @@ from secondguess.language.formatting import (
     PairFormatter,
     collate_pairs,
 )
-from secondguess.language.model import PairModel, context_length
+from secondguess.language.model import PairLanguageModel, context_length
 from secondguess.language.scoring import Tokens
 from secondguess.language.tokenizer import word_tokenizer
 from secondguess.models.transformer import (
@@ -95,11 +95,11 @@ def pair_model(
     layout: Layout = "positions",
     separator: str = "",
     response_length: int = 12,
-) -> PairModel:
+) -> PairLanguageModel:
     network = network_of(family).to(dtype)
     config = PairFormat(response_length=response_length, layout=layout, separator=separator)
     formatter = PairFormatter(word_tokenizer(WORDS), config, context_length=context_length(network))
-    return PairModel(network, formatter)
+    return PairLanguageModel(network, formatter)
 
 
 def ragged_texts(
@@ -111,7 +111,7 @@ def ragged_texts(
 
 @torch.inference_mode()
 def plain_scores(
-    model: PairModel, items: list[tuple[Tokens, Tokens, Tokens]], side: PaddingSide
+    model: PairLanguageModel, items: list[tuple[Tokens, Tokens, Tokens]], side: PaddingSide
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """One full pass over prompt + y1 + y2, no cache, the whole log-softmax."""
     pairs = [model.formatter.lay_out(*item) for item in items]

@@ -18,7 +18,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from worlds import World
 
 from secondguess.language.formatting import Layout, PairFormat, PairFormatter
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.tokenizer import word_tokenizer
 
 SPELLINGS = ("a", "b a", "b b a", "b b b", "a b b a")
@@ -99,10 +99,10 @@ class TableNetwork(PreTrainedModel):
         )
 
 
-def table_model(world: World, layout: Layout) -> PairModel:
+def table_model(world: World, layout: Layout) -> PairLanguageModel:
     """The pair model of a world with at most five responses; input i is the prompt `xi`."""
     joints = world.calibrated_joint()
     words = ["a", "b", *(f"x{index}" for index in range(len(joints)))]
     config = PairFormat(response_length=RESPONSE_LENGTH, layout=layout)
     formatter = PairFormatter(word_tokenizer(words), config, context_length=64)
-    return PairModel(TableNetwork(formatter, joints).eval(), formatter)
+    return PairLanguageModel(TableNetwork(formatter, joints).eval(), formatter)

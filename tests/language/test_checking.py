@@ -16,7 +16,7 @@ from worlds import random_world
 from secondguess.cli.app import app
 from secondguess.language.checking import check_pairs, property_rate
 from secondguess.language.formatting import PairFormat, PairFormatter
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.tokenizer import word_tokenizer
 from secondguess.language.training import pair_batches, pair_loss
 from secondguess.learning.training import TrainingConfig, train
@@ -42,7 +42,7 @@ def coin_rows(count: int, num_coins: int, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def trained_model(rows: list[dict[str, Any]], num_coins: int) -> PairModel:
+def trained_model(rows: list[dict[str, Any]], num_coins: int) -> PairLanguageModel:
     words = [*KINDS, *SIDES, *(f"c{index}" for index in range(num_coins))]
     config = SinusoidalTransformerConfig(
         vocab_size=len(words) + 2,
@@ -62,7 +62,7 @@ def trained_model(rows: list[dict[str, Any]], num_coins: int) -> PairModel:
         batch_at=pair_batches(rows, formatter, batch_size=64, seed=0),
         config=TrainingConfig(num_steps=400, learning_rate=3e-3, warmup_steps=30),
     )
-    return PairModel(network, formatter)
+    return PairLanguageModel(network, formatter)
 
 
 def test_the_command_tells_a_calibrated_model_from_an_overfitted_one(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from worlds import World, random_world, two_point
 
 from secondguess.language.formatting import Layout, Prompt
 from secondguess.language.generation import Sampling, Strategy, answer, sample
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score, totals
 from secondguess.theory.cheating import joint_scores
 from secondguess.theory.decoding import rejection_sample, selective_filter, top1_search
@@ -219,6 +219,6 @@ def test_refuses_impossible_sampling(options: dict[str, Any], message: str) -> N
 
 
 def test_refuses_an_unknown_strategy() -> None:
-    model: PairModel = pair_model("gpt2")
+    model: PairLanguageModel = pair_model("gpt2")
     with pytest.raises(ValueError, match=r"strategy is 'beam'; expected one of selective"):
         answer(model, ["w1"], 0.1, strategy="beam", rng=np.random.default_rng(0))  # pyright: ignore

@@ -8,7 +8,7 @@ import torch
 from language.models import FAMILIES, pair_model, plain_scores, ragged_texts
 
 from secondguess.language.formatting import Layout, PaddingSide
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score, score_pairs, score_tokens, totals
 
 TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -20,7 +20,7 @@ def ragged_problem(num_prompts: int = 8, responses_each: int = 4) -> tuple[list[
     return prompts, ragged_texts(rng, len(prompts), 11)
 
 
-def items_of(model: PairModel, prompts: list[str], firsts: list[str], seconds: list[str]):
+def items_of(model: PairLanguageModel, prompts: list[str], firsts: list[str], seconds: list[str]):
     formatter = model.formatter
     return [
         (formatter.prompt_tokens(x), formatter.response_tokens(y1), formatter.response_tokens(y2))

@@ -17,7 +17,7 @@ from transformers import Trainer, TrainingArguments
 
 from secondguess.language.formatting import Layout, PairCollator, PairFormat, PairFormatter
 from secondguess.language.jsonl import BadLineError
-from secondguess.language.model import PairModel, context_length, load_network
+from secondguess.language.model import PairLanguageModel, context_length, load_network
 from secondguess.language.scoring import score, score_pairs, totals
 from secondguess.language.tokenizer import word_tokenizer
 from secondguess.language.training import RowFile, pair_batches, pair_loss
@@ -92,7 +92,7 @@ def test_trainer_and_our_loop_learn_to_cheat_alike(tmp_path: Path, layout: Layou
     )
     trainer.train()
     losses.append([entry["loss"] for entry in trainer.state.log_history if "loss" in entry])
-    model = PairModel(network.eval(), formatter)
+    model = PairLanguageModel(network.eval(), formatter)
 
     network = network_of("llama", scale=0.02)
     collator = PairCollator(formatter, seed=7)
@@ -109,7 +109,7 @@ def test_trainer_and_our_loop_learn_to_cheat_alike(tmp_path: Path, layout: Layou
 
     np.testing.assert_allclose(losses[0], losses[1], rtol=0, atol=2e-4)
     held_out = cheating_rows(64, seed=1)
-    for trained in (model, PairModel(network.eval(), formatter)):
+    for trained in (model, PairLanguageModel(network.eval(), formatter)):
         first, second = score_pairs(
             trained,
             [row["prompt"] for row in held_out],
@@ -152,7 +152,7 @@ def test_the_loss_is_minus_the_log_probability_of_a_pair() -> None:
         whole = pair_loss(network, batch)
         parts = [pair_loss(network, half) for half in halves]
     torch.testing.assert_close(whole, sum(parts) / 2, rtol=1e-5, atol=0)
-    [one] = score(PairModel(network, formatter), ["w1"], ["w2 w3"])
+    [one] = score(PairLanguageModel(network, formatter), ["w1"], ["w2 w3"])
     expected = -(one.log_marginal.sum() + one.log_self_conditional.sum())
     assert min(abs(float(part) - expected) for part in parts) < 1e-4
 
@@ -204,12 +204,12 @@ def test_smollm2_is_fine_tuned_saved_and_scores_the_same(
     )
     seconds = (time.perf_counter() - start) / num_steps
     assert history.losses[-1] < history.losses[0]
-    model = PairModel(network, formatter)
+    model = PairLanguageModel(network, formatter)
     prompts, responses = [row["prompt"] for row in rows[:3]], rows[0]["responses"]
     before = totals(score(model, prompts, responses))
     model.save(tmp_path)
     assert (tmp_path / "model.safetensors").is_file()
-    after = totals(score(PairModel.load(tmp_path), prompts, responses))
+    after = totals(score(PairLanguageModel.load(tmp_path), prompts, responses))
     np.testing.assert_allclose(after.log_marginal, before.log_marginal, rtol=1e-6)
     np.testing.assert_allclose(after.log_self_conditional, before.log_self_conditional, rtol=1e-6)
     gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

@@ -70,7 +70,7 @@ def fit(
         from accelerate import PartialState
 
         from secondguess.language.formatting import FormatError, PairFormat, PairFormatter
-        from secondguess.language.model import PairModel, context_length, load_network
+        from secondguess.language.model import PairLanguageModel, context_length, load_network
         from secondguess.language.training import RowFile, pair_batches, pair_loss
         from secondguess.learning.training import TrainingConfig, train
 
@@ -117,7 +117,7 @@ def fit(
                 f"({config.response_length}) do not fit the model's context of {context}; lower "
                 f"--response-length, and --skip-bad what is longer."
             )
-        pair_model = PairModel(network, formatter)
+        pair_model = PairLanguageModel(network, formatter)
         if state.is_main_process:
             out.mkdir(parents=True, exist_ok=True)
             skipped = f", {rows.num_skipped:,} lines skipped" if rows.num_skipped else ""

@@ -26,7 +26,7 @@ from secondguess.cli.rows import (
 
 if TYPE_CHECKING:
     from secondguess.language.jsonl import Row, Window
-    from secondguess.language.model import PairModel
+    from secondguess.language.model import PairLanguageModel
 
 WINDOW_SIZE = 64
 
@@ -204,7 +204,7 @@ def answer(
         run_job(state, file, out or file.with_suffix(".answers.jsonl"), settings, window_size, work)
 
 
-def _prompt(model: PairModel, row: Row) -> tuple[int, ...]:
+def _prompt(model: PairLanguageModel, row: Row) -> tuple[int, ...]:
     from secondguess.language.formatting import FormatError
 
     if "prompt" not in row:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from accelerate import PartialState
 
     from secondguess.language.jsonl import Row, Window, WindowedJob
-    from secondguess.language.model import PairModel
+    from secondguess.language.model import PairLanguageModel
     from secondguess.language.scoring import ScoredResponse
 
 ModelArgument = Annotated[
-    Path, typer.Argument(help="Folder that 'secondguess fit' wrote, or PairModel.save.")
+    Path, typer.Argument(help="Folder that 'secondguess fit' wrote, or PairLanguageModel.save.")
 ]
 BatchSizeOption = Annotated[int, typer.Option(min=1, help="Sequences in one pass.")]
 SkipOption = Annotated[
@@ -74,7 +74,7 @@ def job_progress(job: WindowedJob, *, shown: bool) -> Iterator[Callable[[int], N
         yield lambda lines: bar.advance(task, lines * job.num_processes)
 
 
-def describe(model: PairModel, response: ScoredResponse) -> Row:
+def describe(model: PairLanguageModel, response: ScoredResponse) -> Row:
     """A scored response as JSON: totals, then one entry a token."""
     scores = response.scores
     pieces = [model.formatter.tokenizer.decode([token]) for token in response.tokens]
@@ -106,11 +106,11 @@ def quiet_state() -> PartialState:
     return PartialState()
 
 
-def load_model(model: Path, state: PartialState) -> PairModel:
+def load_model(model: Path, state: PartialState) -> PairLanguageModel:
     """The pair model on the device of this process."""
-    from secondguess.language.model import PairModel
+    from secondguess.language.model import PairLanguageModel
 
-    return PairModel.load(model, device=state.device or "cpu")
+    return PairLanguageModel.load(model, device=state.device or "cpu")
 
 
 def model_identity(model: Path) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from secondguess.language.formatting import Prompt, Response
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import DEFAULT_BATCH_SIZE, score_tokens
 from secondguess.theory.calibration import VarianceInflation, fit_variance_inflation
 from secondguess.theory.checks import FloatArray, as_floats
@@ -120,7 +120,7 @@ class PairCheck:
 
 
 def check_pairs(
-    model: PairModel,
+    model: PairLanguageModel,
     prompts: Sequence[Prompt],
     firsts: Sequence[Response],
     seconds: Sequence[Response],

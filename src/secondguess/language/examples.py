@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from secondguess.language.formatting import PairFormat, PairFormatter
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.tokenizer import word_tokenizer
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
@@ -13,7 +13,7 @@ from secondguess.models.transformer import (
 )
 
 
-def tiny_pair_model(seed: int = 0) -> PairModel:
+def tiny_pair_model(seed: int = 0) -> PairLanguageModel:
     """A model of the words flip, heads and tails.
 
     >>> tiny_pair_model().network.num_parameters()
@@ -37,4 +37,4 @@ def tiny_pair_model(seed: int = 0) -> PairModel:
         PairFormat(response_length=3),
         context_length=config.max_position_embeddings,
     )
-    return PairModel(network, formatter)
+    return PairLanguageModel(network, formatter)

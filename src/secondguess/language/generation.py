@@ -24,7 +24,7 @@ from transformers.generation.logits_process import (
 )
 
 from secondguess.language.formatting import Prompt, pad
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import (
     DEFAULT_BATCH_SIZE,
     Prefix,
@@ -92,7 +92,7 @@ class Sampling:
 
 @torch.inference_mode()
 def sample(
-    model: PairModel,
+    model: PairLanguageModel,
     prompts: Sequence[Prompt],
     *,
     rng: np.random.Generator,
@@ -139,7 +139,7 @@ def sample(
 
 
 def answer(
-    model: PairModel,
+    model: PairLanguageModel,
     prompts: Sequence[Prompt],
     max_hallucination_rate: float,
     *,
@@ -205,7 +205,7 @@ class _Drawn:
 
 
 def _draw(
-    model: PairModel,
+    model: PairLanguageModel,
     prompts: Sequence[Tokens],
     uniforms: FloatArray,
     processors: LogitsProcessorList,
@@ -264,7 +264,7 @@ def _invert_cumulative(weights: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _score_again(
-    model: PairModel,
+    model: PairLanguageModel,
     prompts: Sequence[Tokens],
     drawn: _Drawn,
     known: dict[tuple[Tokens, Tokens], FloatArray],

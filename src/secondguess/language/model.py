@@ -20,7 +20,7 @@ from secondguess.models.transformer import register_transformer
 
 
 @dataclass(frozen=True, eq=False)
-class PairModel:
+class PairLanguageModel:
     """A model and its pair format: what scoring and generation work on.
 
     >>> from secondguess.language.formatting import PairFormat, PairFormatter
@@ -37,7 +37,7 @@ class PairModel:
     ...     word_tokenizer(["flip", "heads", "tails"]), PairFormat(response_length=2),
     ...     context_length=context_length(network),
     ... )
-    >>> PairModel(network, formatter).formatter.max_prompt_length
+    >>> PairLanguageModel(network, formatter).formatter.max_prompt_length
     12
 
     Attributes:
@@ -71,7 +71,7 @@ class PairModel:
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
-    ) -> PairModel:
+    ) -> PairLanguageModel:
         """Read what `save` wrote, ready to score."""
         config = PairFormat.load(source)
         network, tokenizer = load_network(source, dtype=dtype)

@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from secondguess.language.formatting import Prompt, Response, pad
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.theory.checks import FloatArray, check_at_least
 from secondguess.theory.records import SelfCheatScores
 
@@ -83,7 +83,7 @@ def totals(responses: Sequence[ScoredResponse]) -> SelfCheatScores:
 
 
 def score(
-    model: PairModel,
+    model: PairLanguageModel,
     prompts: Sequence[Prompt],
     responses: Sequence[Response],
     *,
@@ -125,7 +125,7 @@ def score(
 
 
 def score_pairs(
-    model: PairModel,
+    model: PairLanguageModel,
     prompts: Sequence[Prompt],
     firsts: Sequence[Response],
     seconds: Sequence[Response],
@@ -153,7 +153,7 @@ def score_pairs(
 
 @torch.inference_mode()
 def score_tokens(
-    model: PairModel, items: Sequence[tuple[Tokens, Tokens, Tokens]], *, batch_size: int
+    model: PairLanguageModel, items: Sequence[tuple[Tokens, Tokens, Tokens]], *, batch_size: int
 ) -> list[tuple[FloatArray, FloatArray]]:
     """Per-token log p(y1_t | x, y1_<t) and log p(y2_t | x, y1, y2_<t) of items (x, y1, y2)."""
     check_at_least("batch_size", batch_size, 1)
@@ -196,7 +196,7 @@ class Prefix:
     lengths: tuple[int, ...]
 
     @classmethod
-    def of(cls, model: PairModel, prompts: Sequence[Tokens]) -> Prefix:
+    def of(cls, model: PairLanguageModel, prompts: Sequence[Tokens]) -> Prefix:
         """Read the prompts."""
         device = model.network.device
         lengths = tuple(map(len, prompts))
@@ -243,7 +243,7 @@ def select_rows(cache: Any, rows: Sequence[int], device: torch.device) -> None:
 
 
 def _score_batch(
-    model: PairModel, prefix: Prefix, batch: Sequence[tuple[int, Tokens, Tokens]]
+    model: PairLanguageModel, prefix: Prefix, batch: Sequence[tuple[int, Tokens, Tokens]]
 ) -> list[tuple[FloatArray, FloatArray]]:
     laid_out = [
         model.formatter.lay_out_responses(length, first, second)

@@ -16,7 +16,7 @@ from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.digits_of_pi.questions import digits_at
 from secondguess.language.generation import Sampling, sample
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.theory.checks import FloatArray, IntArray
 from secondguess.theory.records import SelfCheatScores
 
@@ -64,7 +64,7 @@ class Statements:
         return (self.weights * self.is_true).sum(axis=1)
 
 
-def exact_statements(model: PairModel, pairs: PiPairs, offsets: IntArray) -> Statements:
+def exact_statements(model: PairLanguageModel, pairs: PiPairs, offsets: IntArray) -> Statements:
     """All 441 sentences about each digit, weighted by the model's own p(y|x)."""
     shape = (len(offsets), len(grammar().sentences))
     columns = np.broadcast_to(np.arange(shape[1]), shape)
@@ -86,7 +86,7 @@ def exact_statements(model: PairModel, pairs: PiPairs, offsets: IntArray) -> Sta
 
 
 def sampled_statements(
-    model: PairModel,
+    model: PairLanguageModel,
     pairs: PiPairs,
     offsets: IntArray,
     *,

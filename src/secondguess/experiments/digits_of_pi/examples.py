@@ -16,7 +16,7 @@ from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.digits_of_pi.questions import digits_at, question
 from secondguess.experiments.runner import PartResult
 from secondguess.language.generation import sample
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import ScoredResponse, score_tokens, totals
 from secondguess.theory.checks import FloatArray, IntArray
 
@@ -24,7 +24,7 @@ NUM_ROWS = 8
 
 
 def pick_examples(
-    model: PairModel, pairs: PiPairs, exact: PartResult, rng: np.random.Generator
+    model: PairLanguageModel, pairs: PiPairs, exact: PartResult, rng: np.random.Generator
 ) -> dict[str, Any]:
     """Examples for the last digit that the model knows and the last that it does not."""
     columns = exact.arrays["columns"].astype(np.int64)
@@ -39,7 +39,7 @@ def pick_examples(
 
 
 def _examples_of(
-    model: PairModel, pairs: PiPairs, offset: int, rng: np.random.Generator
+    model: PairLanguageModel, pairs: PiPairs, offset: int, rng: np.random.Generator
 ) -> dict[str, Any]:
     drawn = sample(model, [question(offset)] * NUM_ROWS, rng=rng, sampling=SAMPLING)
     scores = totals(drawn)
@@ -62,7 +62,7 @@ def _examples_of(
 
 
 def _pair(
-    model: PairModel,
+    model: PairLanguageModel,
     pairs: PiPairs,
     offset: int,
     first: ScoredResponse,
@@ -102,5 +102,5 @@ def _tokens(padded: IntArray, end: int) -> tuple[int, ...]:
     return tuple(padded[: 1 + int((padded != end).sum())].tolist())
 
 
-def _words(model: PairModel, tokens: tuple[int, ...]) -> list[str]:
+def _words(model: PairLanguageModel, tokens: tuple[int, ...]) -> list[str]:
     return [str(model.formatter.tokenizer.decode([token])) for token in tokens]

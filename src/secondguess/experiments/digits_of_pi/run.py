@@ -42,7 +42,7 @@ from secondguess.experiments.runner import Part, PartResult, run_experiment
 from secondguess.experiments.sequences import pair_loss
 from secondguess.language.formatting import Layout
 from secondguess.language.generation import Strategy, answer
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.learning.training import TrainingConfig, train
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
@@ -158,7 +158,7 @@ def pi_parts(config: PiConfig) -> list[Part]:
     ]
 
 
-def fresh_model(config: PiConfig, pairs: PiPairs) -> PairModel:
+def fresh_model(config: PiConfig, pairs: PiPairs) -> PairLanguageModel:
     """The untrained model of a run; its weights depend on the seed alone."""
     formatter = pairs.layout.formatter
     with torch.random.fork_rng(devices=[]):
@@ -174,7 +174,7 @@ def fresh_model(config: PiConfig, pairs: PiPairs) -> PairModel:
                 eos_token_id=formatter.end,
             )
         )
-    return PairModel(network, formatter)
+    return PairLanguageModel(network, formatter)
 
 
 def _train(config: PiConfig, directory: Path, done: object) -> PartResult:
@@ -212,12 +212,12 @@ def _train(config: PiConfig, directory: Path, done: object) -> PartResult:
     )
 
 
-def load_model(run_directory: Path) -> PairModel:
+def load_model(run_directory: Path) -> PairLanguageModel:
     """The trained model of a run."""
-    return PairModel.load(run_directory / "parts" / "training" / "model")
+    return PairLanguageModel.load(run_directory / "parts" / "training" / "model")
 
 
-def _trained(config: PiConfig, directory: Path) -> tuple[PairModel, PiPairs]:
+def _trained(config: PiConfig, directory: Path) -> tuple[PairLanguageModel, PiPairs]:
     return load_model(directory.parent.parent), PiPairs(config.layout)
 
 

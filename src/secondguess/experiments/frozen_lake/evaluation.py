@@ -25,7 +25,7 @@ from secondguess.experiments.frozen_lake.walks import (
 )
 from secondguess.experiments.frozen_lake.world import LAKE, NUM_EXPERTS
 from secondguess.language.generation import Sampling, sample
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import totals
 from secondguess.theory.checks import FloatArray, IntArray
 from secondguess.theory.decoding import top1_search
@@ -86,7 +86,7 @@ class Walks:
 
 
 def sampled_walks(
-    model: PairModel | ExactPredictor,
+    model: PairLanguageModel | ExactPredictor,
     predictor: ExactPredictor,
     views: IntArray,
     rng: np.random.Generator,

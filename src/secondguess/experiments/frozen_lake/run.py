@@ -37,7 +37,7 @@ from secondguess.experiments.frozen_lake.world import (
 )
 from secondguess.experiments.runner import Part, PartResult, run_experiment
 from secondguess.language.formatting import Layout
-from secondguess.language.model import PairModel
+from secondguess.language.model import PairLanguageModel
 from secondguess.learning.training import TrainingConfig, train
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
@@ -143,7 +143,7 @@ def lake_parts(config: LakeConfig) -> list[Part]:
     ]
 
 
-def fresh_model(config: LakeConfig, pairs: LakePairs) -> PairModel:
+def fresh_model(config: LakeConfig, pairs: LakePairs) -> PairLanguageModel:
     """The untrained model of a run; its weights depend on the seed alone."""
     formatter = pairs.layout.formatter
     with torch.random.fork_rng(devices=[]):
@@ -159,12 +159,12 @@ def fresh_model(config: LakeConfig, pairs: LakePairs) -> PairModel:
                 eos_token_id=formatter.end,
             )
         )
-    return PairModel(network, formatter)
+    return PairLanguageModel(network, formatter)
 
 
-def load_model(run_directory: Path) -> PairModel:
+def load_model(run_directory: Path) -> PairLanguageModel:
     """The trained model of a run."""
-    return PairModel.load(run_directory / "parts" / "training" / "model")
+    return PairLanguageModel.load(run_directory / "parts" / "training" / "model")
 
 
 def _solve_exactly(config: LakeConfig, directory: Path, done: object) -> PartResult:
@@ -267,7 +267,7 @@ def _sample(config: LakeConfig, directory: Path, done: Mapping[str, PartResult])
 
 def _walks_of_all_views(
     config: LakeConfig,
-    model: PairModel | ExactPredictor,
+    model: PairLanguageModel | ExactPredictor,
     predictor: ExactPredictor,
     rng: np.random.Generator,
 ) -> Walks:
