@@ -89,6 +89,7 @@ def load_network(
     options: dict[str, Any] = {}
     if path.suffix == ".gguf":
         source, options = path.parent, {"gguf_file": path.name}
+    unpacking = _gguf_unpacking() if options else {}
     try:
         config = AutoConfig.from_pretrained(source, **options)
         if config.is_encoder_decoder:
@@ -96,13 +97,23 @@ def load_network(
                 f"it is an encoder-decoder model ({config.model_type}); expected a causal language "
                 f"model, which sees prompt, y1 and y2 as one sequence"
             )
-        network = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        network = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options, **unpacking)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
     except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise ValueError(f"cannot load the model {source}: {first_line.rstrip('.')}.") from None
+    if unpacking:
+        # The weights are dense now, but transformers refuses to save what still has a quantizer.
+        network.hf_quantizer = None
     check_network(network)
     return network, tokenizer
+
+
+def _gguf_unpacking() -> dict[str, Any]:
+    """Dense weights from a GGUF file: packed ones can be neither trained nor saved."""
+    from transformers import GgufConfig
+
+    return {"quantization_config": GgufConfig(dequantize=True)}
 
 
 def check_network(network: PreTrainedModel) -> None:
