@@ -75,35 +75,55 @@ class MemberStack(nn.Module):
                 have a member axis behind the batch axis, `(n, num_members, ...)`.
             shared: whether members see the same batch.
         """
-        template = self._template[0].train(self.training)
-        parts = {name.replace(_SEPARATOR, "."): tensor for name, tensor in self.named_parameters()}
-        parts |= {name.replace(_SEPARATOR, "."): tensor for name, tensor in self.named_buffers()}
 
         def of_one(state: dict[str, Tensor], member_batch: Any) -> Tensor:
-            def member(*inputs: Any) -> Any:
-                return functional_call(template, state, inputs)
+            return function(self._member_of(state), member_batch)
 
-            return function(member, member_batch)
-
-        def is_per_member(tensor: Tensor) -> bool:
-            return not shared and tensor.ndim > 0
-
+        state = self._state()
         if self.vectorised:
-            axes = recursively_apply(lambda tensor: 1 if is_per_member(tensor) else None, batch)
-            return torch.vmap(of_one, in_dims=(0, axes), randomness="different")(parts, batch)
-
+            axes = recursively_apply(lambda tensor: None if shared or not tensor.ndim else 1, batch)
+            return torch.vmap(of_one, in_dims=(0, axes), randomness="different")(state, batch)
         # unbind, not an index a member: its gradient is one stack, not a sum of padded slices.
-        states = [
-            dict(zip(parts, tensors, strict=True))
-            for tensors in zip(*(tensor.unbind() for tensor in parts.values()), strict=True)
-        ]
+        slices = zip(*(tensor.unbind() for tensor in state.values()), strict=True)
+        return torch.stack(
+            [
+                of_one(dict(zip(state, tensors, strict=True)), _rows_of(batch, index, shared))
+                for index, tensors in enumerate(slices)
+            ]
+        )
 
-        def rows_of(index: int) -> Any:
-            return recursively_apply(
-                lambda tensor: tensor[:, index] if is_per_member(tensor) else tensor, batch
-            )
+    def summed_loss(
+        self, loss: Callable[[Any, Any], Tensor], batch: Any, *, shared: bool = False
+    ) -> Tensor:
+        """The sum of `loss(member, batch)` over the members; see `map_members`.
 
-        return torch.stack([of_one(state, rows_of(i)) for i, state in enumerate(states)])
+        Members that are not vectorised are differentiated one after the other, each before the next
+        one goes forward. So only one member's activations are held at a time, as if the members
+        were trained in turn.
+        """
+        if self.vectorised or not torch.is_grad_enabled():
+            return self.map_members(loss, batch, shared=shared).sum()
+        state = self._state()
+        trained = {name: tensor for name, tensor in state.items() if tensor.requires_grad}
+        gradients = [torch.empty_like(tensor) for tensor in trained.values()]
+        total = torch.zeros((), device=gradients[0].device)
+        for index in range(self.num_members):
+            weights = {name: t[index].detach().requires_grad_() for name, t in trained.items()}
+            others = {name: t[index] for name, t in state.items() if name not in trained}
+            value = loss(self._member_of(weights | others), _rows_of(batch, index, shared))
+            slopes = torch.autograd.grad(value, list(weights.values()), materialize_grads=True)
+            for gradient, slope in zip(gradients, slopes, strict=True):
+                gradient[index] = slope
+            total += value.detach()
+        return _WithGradients.apply(total, gradients, *trained.values())
+
+    def _state(self) -> dict[str, Tensor]:
+        named = [*self.named_parameters(), *self.named_buffers()]
+        return {name.replace(_SEPARATOR, "."): tensor for name, tensor in named}
+
+    def _member_of(self, state: dict[str, Tensor]) -> Callable[..., Any]:
+        template = self._template[0].train(self.training)
+        return lambda *inputs: functional_call(template, state, inputs)
 
     def clip_grad_norm_(self, max_norm: float) -> Tensor:
         """Clip each member's gradient, as if it were trained alone; returns the norms before."""
@@ -140,8 +160,23 @@ def ensemble_loss(
         loss: `loss(member, batch)`, the mean over a batch.
         shared: whether members see the same batch; otherwise see `MemberStack.map_members`.
     """
+    return lambda stack, batch: stack.summed_loss(loss, batch, shared=shared)
 
-    def summed(stack: MemberStack, batch: Any) -> Tensor:
-        return stack.map_members(loss, batch, shared=shared).sum()
 
-    return summed
+class _WithGradients(torch.autograd.Function):
+    """A value whose gradients with respect to some tensors are known already."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, gradients: list[Tensor], *tensors: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, *(gradient.mul_(upstream[0]) for gradient in ctx.gradients)
+
+
+def _rows_of(batch: Any, index: int, shared: bool) -> Any:
+    if shared:
+        return batch
+    return recursively_apply(lambda tensor: tensor[:, index] if tensor.ndim else tensor, batch)
