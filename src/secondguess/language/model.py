@@ -104,7 +104,7 @@ def load_network(
         raise ValueError(f"cannot load the model {source}: {first_line.rstrip('.')}.") from None
     if unpacking:
         # The weights are dense now, but transformers refuses to save what still has a quantizer.
-        network.hf_quantizer = None
+        network.hf_quantizer = None  # pyright: ignore[reportArgumentType]
     check_network(network)
     return network, tokenizer
 
