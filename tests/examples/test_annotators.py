@@ -87,7 +87,7 @@ def test_embeddings_are_made_once(reviews, tmp_path, monkeypatch) -> None:
     assert calls == [2, 1, 1]
 
 
-@pytest.mark.parametrize("name", ["annotators"])
+@pytest.mark.parametrize("name", ["annotators", "heads"])
 def test_the_page_is_made_from_the_result(name) -> None:
     result = json.loads((ROOT / "docs" / "results" / f"{name}.json").read_text())
     page = _load(ROOT / "examples" / name / "page.py").render(result)
