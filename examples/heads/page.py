@@ -53,9 +53,10 @@ One seed each, so small differences mean nothing. As trained, the mixture has th
 every setting, clearly so with many classes, and its variances are never negative; on small sets the
 symmetric head gets a third of them below zero. More than ten components bring nothing here, and
 fewer cost calibration, which is why ten is the most that the default takes. The symmetric head is
-not always behind: where rows are few its ECE-2, as trained, is the smaller one, and with ten classes
-and 1,000 rows recalibration gives it the lower loss. But it then makes its ECE-2 much worse, while
-it helps that of the mixture everywhere. With plenty of rows and ten classes the two are alike.
+not always behind: where rows are few its ECE-2, as trained, is the smaller one, and with ten
+classes and 1,000 rows recalibration gives it the lower loss. But it then makes its ECE-2 much
+worse, while it helps that of the mixture everywhere. With plenty of rows and ten classes the two
+are alike.
 
 ## Cost
 
@@ -66,8 +67,8 @@ A training step (forward, loss, backward) on 128 features with a batch of 64, on
 four pair heads: the symmetric ones grow with the square of K, the others in proportion to
 K.](pictures/heads-cost.png)
 
-A mixture step costs a few plain ones at ten classes and some thirty at ten thousand, where a table of
-pairs no longer fits at all.
+A mixture step costs a few plain ones at ten classes and some thirty at ten thousand, where a table
+of pairs no longer fits at all.
 
 ---
 
