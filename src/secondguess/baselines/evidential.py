@@ -93,7 +93,8 @@ def label_losses(
     else:
         raise ValueError(f"form is {form!r}; expected 'cross_entropy' or 'squared_error'.")
     # One row for each label: alpha with that label's entry replaced by 1.
-    mislead = torch.where(torch.eye(num_classes, dtype=torch.bool), 1.0, alpha.unsqueeze(-2))
+    right = torch.eye(num_classes, dtype=torch.bool, device=alpha.device)
+    mislead = torch.where(right, 1.0, alpha.unsqueeze(-2))
     return fit + regularisation * _kl_to_uniform(mislead)
 
 
