@@ -135,7 +135,7 @@ def cifar10h(
 
 def digits_of_pi(
     preset: Annotated[
-        Preset, typer.Option(help="quick: minutes. cpu: a quarter of an hour of training.")
+        Preset, typer.Option(help="quick: minutes. cpu: longer, for three seeds. paper: for a GPU.")
     ] = Preset.quick,
     seed: Seed = 0,
     seeds: Seeds = 1,
@@ -152,7 +152,7 @@ def digits_of_pi(
 
 def frozen_lake(
     preset: Annotated[
-        Preset, typer.Option(help="quick: minutes. cpu: at most 45 minutes of training.")
+        Preset, typer.Option(help="quick: minutes. cpu: longer, for two seeds. paper: for a GPU.")
     ] = Preset.quick,
     seed: Seed = 0,
     seeds: Seeds = 1,
