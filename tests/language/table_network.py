@@ -68,7 +68,7 @@ class TableNetwork(PreTrainedModel):
     def forward(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor,
+        attention_mask: Tensor | None,
         position_ids: Tensor,
         past_key_values: DynamicCache | None = None,
         use_cache: bool = True,
@@ -80,6 +80,8 @@ class TableNetwork(PreTrainedModel):
             input_ids[:, None, :, None].double(), position_ids[:, None, :, None].double(), 0
         )
         num_past = keys.shape[2] - input_ids.shape[1]
+        if attention_mask is None:  # as for any model of transformers: nothing is padding
+            attention_mask = torch.ones(len(input_ids), keys.shape[2])
         logits = torch.full(
             (*input_ids.shape, self.embedding.num_embeddings), -torch.inf, dtype=torch.float64
         )
