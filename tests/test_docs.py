@@ -29,6 +29,7 @@ def test_mapped_code_exists(name: str):
     thing = importlib.import_module("secondguess")
     for part in name.split(".")[1:]:
         thing = getattr(thing, part)
+    assert thing.__doc__
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", MAP))))
