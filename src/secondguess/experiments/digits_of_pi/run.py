@@ -115,7 +115,14 @@ PRESETS: dict[str, dict[str, Any]] = {
         "num_offsets": 300,
         "num_samples": 40,
     },
-    "cpu": _SMALL | {"batch_size": 256, "num_steps": 9000, "warmup_steps": 300},
+    "cpu": _SMALL
+    | {
+        "num_layers": 3,
+        "batch_size": 256,
+        "num_steps": 4000,
+        "warmup_steps": 200,
+        "average_decay": None,
+    },
     "paper": {},
 }
 
