@@ -1,8 +1,9 @@
-"""`secondguess reproduce EXPERIMENT`: the paper's experiments, from data to figures."""
+"""`secondguess reproduce`: the paper's experiments, from data to figures, one or all of them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -36,14 +37,48 @@ class Function(StrEnum):
     piecewise = "piecewise"
 
 
+Seed = Annotated[int, typer.Option(help="The first seed: of weights, data and samples.")]
+Seeds = Annotated[int | None, typer.Option(help="How many seeds. Default: the preset's.", min=1)]
+Out = Annotated[Path, typer.Option(help="Where results go; a stopped run goes on.")]
+DataDir = Annotated[
+    Path | None, typer.Option(help="Folder of the CIFAR-10H data. Default: SECONDGUESS_DATA.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 when a claim does not hold.")]
+
+
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(help="Reproduce an experiment of the paper.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Reproduce the experiments of the paper: all of them, or the one that is named."
+    )
+    group.callback(invoke_without_command=True)(everything)
     group.command()(regression)
-    group.command()(cifar10h)
     group.command()(digits_of_pi)
     group.command()(frozen_lake)
+    group.command()(cifar10h)
     app.add_typer(group, name="reproduce")
+
+
+def everything(
+    context: typer.Context,
+    preset: Annotated[
+        Preset,
+        typer.Option(help="quick: minutes. cpu: hours. paper: for a GPU, but for regression."),
+    ] = Preset.quick,
+    data_dir: DataDir = None,
+    out: Out = Path("out"),
+    strict: Strict = False,
+) -> None:
+    """Reproduce the experiments of the paper: all of them, or the one that is named.
+
+    Without a name: one after the other, then a page with the verdicts, OUT/report.html. The exit
+    code is 0 when every experiment finished, and 1 when one crashed. CIFAR-10H needs its data and
+    is left out without it.
+    """
+    if context.invoked_subcommand is None:
+        from secondguess.cli.reproduce_all import reproduce_everything
+
+        reproduce_everything(preset=preset.value, data_dir=data_dir, out=out, strict=strict)
 
 
 def regression(
@@ -64,31 +99,50 @@ def regression(
     members: Annotated[
         int | None, typer.Option(help="Networks of the ensemble. Default: the preset's.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of data, initial weights and batches.")] = 0,
-    out: Annotated[Path, typer.Option(help="Where results go; a stopped run goes on.")] = Path(
-        "out"
-    ),
+    seed: Seed = 0,
+    seeds: Seeds = None,
+    out: Out = Path("out"),
+    strict: Strict = False,
 ) -> None:
     """One-dimensional regression (section 4.2, appendices B and F.1)."""
-    with user_errors():
-        from secondguess.experiments.regression.run import EXTRAS, METHODS, run_regression
-
-        default_extras = ("intervals",) if preset == Preset.quick else EXTRAS
-        directory = run_regression(
-            preset=preset.value,
-            out=out,
-            function=function.value,
-            seed=seed,
-            methods=METHODS if methods is None else _names(methods),
-            extras=default_extras if extras is None else _names(extras),
-            num_members=members,
-        )
-    _print_result(directory)
+    directories = _run_seeds(
+        "regression",
+        preset,
+        seed,
+        seeds,
+        out,
+        function=function.value,
+        methods=_names(methods),
+        extras=_names(extras),
+        num_members=members,
+    )
+    _conclude(directories, strict=strict)
 
 
-Seed = Annotated[int, typer.Option(help="The first seed: of weights, data and samples.")]
-Seeds = Annotated[int, typer.Option(help="How many seeds, one after the other.", min=1)]
-Out = Annotated[Path, typer.Option(help="Where results go; a stopped run goes on.")]
+def digits_of_pi(
+    preset: Annotated[
+        Preset, typer.Option(help="quick: minutes. cpu: longer, three seeds. paper: for a GPU.")
+    ] = Preset.quick,
+    seed: Seed = 0,
+    seeds: Seeds = None,
+    out: Out = Path("out"),
+    strict: Strict = False,
+) -> None:
+    """Statements about digits of pi (section 5.2, appendices A and F.3)."""
+    _conclude(_run_seeds("digits-of-pi", preset, seed, seeds, out), strict=strict)
+
+
+def frozen_lake(
+    preset: Annotated[
+        Preset, typer.Option(help="quick: minutes. cpu: longer, two seeds. paper: for a GPU.")
+    ] = Preset.quick,
+    seed: Seed = 0,
+    seeds: Seeds = None,
+    out: Out = Path("out"),
+    strict: Strict = False,
+) -> None:
+    """Imitation with an unseen danger (section 5.3, appendices A and F.4)."""
+    _conclude(_run_seeds("frozen-lake", preset, seed, seeds, out), strict=strict)
 
 
 def cifar10h(
@@ -96,9 +150,7 @@ def cifar10h(
         ImagePreset,
         typer.Option(help="quick, cpu: frozen features. cpu-wrn, paper: wide ResNets."),
     ] = ImagePreset.quick,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of the data. Default: SECONDGUESS_DATA.")
-    ] = None,
+    data_dir: DataDir = None,
     methods: Annotated[
         str | None, typer.Option(help="Some of the methods, with commas. Default: the preset's.")
     ] = None,
@@ -106,75 +158,61 @@ def cifar10h(
         str | None, typer.Option(help="Some of the variants, with commas. Default: the preset's.")
     ] = None,
     seed: Seed = 0,
-    seeds: Annotated[
-        int | None, typer.Option(help="How many seeds. Default: the preset's.", min=1)
-    ] = None,
+    seeds: Seeds = None,
     out: Out = Path("out"),
+    strict: Strict = False,
 ) -> None:
     """Ambiguous images (section 5.1, appendix F.2); prints the tables of the paper."""
-    with user_errors():
-        from secondguess.experiments.cifar10h.run import PRESETS, run_cifar10h
-        from secondguess.experiments.cifar10h.tables import tables
+    directories = _run_seeds(
+        "cifar10h",
+        preset,
+        seed,
+        seeds,
+        out,
+        data_dir=data_dir,
+        methods=_names(methods),
+        variants=_names(variants),
+    )
+    from secondguess.experiments.cifar10h.tables import tables
 
-        number = PRESETS[preset.value].num_seeds if seeds is None else seeds
-        directories = [
-            run_cifar10h(
-                preset=preset.value,
-                out=out,
-                data_dir=data_dir,
-                seed=each,
-                methods=None if methods is None else _names(methods),
-                variants=None if variants is None else _names(variants),
-            )
-            for each in range(seed, seed + number)
-        ]
-    for directory in directories:
-        _print_result(directory)
     typer.echo(tables(directories))
+    _conclude(directories, strict=strict)
 
 
-def digits_of_pi(
-    preset: Annotated[
-        Preset, typer.Option(help="quick: minutes. cpu: longer, for three seeds. paper: for a GPU.")
-    ] = Preset.quick,
-    seed: Seed = 0,
-    seeds: Seeds = 1,
-    out: Out = Path("out"),
-) -> None:
-    """Statements about digits of pi (section 5.2, appendices A and F.3)."""
-    for each in range(seed, seed + seeds):
-        with user_errors():
-            from secondguess.experiments.digits_of_pi.run import run_digits_of_pi
+def _run_seeds(
+    experiment: str, preset: StrEnum, seed: int, seeds: int | None, out: Path, **options: object
+) -> list[Path]:
+    """Run one seed after the other, and print the claims of each."""
+    from secondguess.experiments.worker import EXPERIMENTS, num_seeds, run_seed
 
-            directory = run_digits_of_pi(preset=preset.value, out=out, seed=each)
-        _print_result(directory)
-
-
-def frozen_lake(
-    preset: Annotated[
-        Preset, typer.Option(help="quick: minutes. cpu: longer, for two seeds. paper: for a GPU.")
-    ] = Preset.quick,
-    seed: Seed = 0,
-    seeds: Seeds = 1,
-    out: Out = Path("out"),
-) -> None:
-    """Imitation with an unseen danger (section 5.3, appendices A and F.4)."""
-    for each in range(seed, seed + seeds):
-        with user_errors():
-            from secondguess.experiments.frozen_lake.run import run_frozen_lake
-
-            directory = run_frozen_lake(preset=preset.value, out=out, seed=each)
-        _print_result(directory)
+    run, directories = EXPERIMENTS[experiment], []
+    with user_errors():
+        count = num_seeds(run, preset.value) if seeds is None else seeds
+        for each in range(seed, seed + count):
+            directory = run_seed(run, preset=preset.value, out=out, seed=each, **options)
+            _print_result(directory)
+            directories.append(directory)
+    return directories
 
 
-def _names(text: str) -> list[str]:
+def _names(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
     return [] if text == "none" else [name.strip() for name in text.split(",")]
 
 
 def _print_result(directory: Path) -> None:
     """The claims of a run, and where it is."""
-    result = json.loads((directory / "result.json").read_text())
-    for claim in result["claims"]:
+    for claim in _claims(directory):
         verdict = "holds" if claim["holds"] else "FAILS"
         typer.echo(f"{verdict}  {claim['name']}: {claim['value']:.4g} ({claim['bound']:.4g})")
     typer.echo(f"{directory / 'result.json'}, figures in {directory / 'figures'}")
+
+
+def _conclude(directories: Sequence[Path], *, strict: bool) -> None:
+    if strict and not all(claim["holds"] for each in directories for claim in _claims(each)):
+        raise typer.Exit(3)
+
+
+def _claims(directory: Path) -> list[dict]:
+    return json.loads((directory / "result.json").read_text())["claims"]

@@ -8,7 +8,8 @@
 
 A part (one method, one sweep value) is the unit that is kept: a run that was stopped skips finished
 parts, and a part that trains goes on from its own checkpoints. All files are written whole or not
-at all.
+at all. The seconds of a part that was interrupted are those of all its attempts, but for attempts
+that were killed.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from secondguess.learning.progress import steps_told_to
 
 Arrays = dict[str, np.ndarray]
 
@@ -46,11 +51,13 @@ class Part:
         config: what its result depends on, in JSON types: a finished part is used again only by a
             run with the same.
         compute: from a directory for its checkpoints, and the parts before it, to its result.
+        effort: how long it takes beside the other parts, roughly; only progress bars use it.
     """
 
     name: str
     config: Mapping[str, Any]
     compute: Callable[[Path, Mapping[str, PartResult]], PartResult]
+    effort: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +80,31 @@ class Claim:
     value: float
     bound: float
     paper: str = ""
+
+
+_told: ContextVar[Callable[[str, float], None] | None] = ContextVar("who is told", default=None)
+
+
+@contextmanager
+def progress_told_to(listener: Callable[[str, float], None]) -> Iterator[None]:
+    """Inside, runs call `listener(part, share_done)` as they go on, and draw no bars.
+
+    >>> heard = []
+    >>> with progress_told_to(lambda part, share_done: heard.append((part, share_done))):
+    ...     _tell("training", 0.5)
+    >>> heard
+    [('training', 0.5)]
+    """
+    token = _told.set(listener)
+    try:
+        yield
+    finally:
+        _told.reset(token)
+
+
+def _tell(part: str, share_done: float) -> None:
+    if listener := _told.get():
+        listener(part, share_done)
 
 
 def run_experiment(
@@ -105,20 +137,21 @@ def run_experiment(
     """
     directory = out / experiment / preset / f"seed-{seed}"
     done: dict[str, PartResult] = {}
+    effort_done, effort = 0.0, sum(part.effort for part in parts)
     for part in parts:
         part_directory = directory / "parts" / part.name
         found = _read_part(part_directory, part)
+        _tell(part.name, effort_done / effort)
         if found is None:
             report(f"{experiment} seed {seed}: {part.name}")
-            start = time.perf_counter()
             part_directory.mkdir(parents=True, exist_ok=True)
-            computed = part.compute(part_directory, done)
-            seconds = time.perf_counter() - start
-            found = PartResult(computed.metrics, computed.arrays, seconds)
+            with _part_progress(part, effort_done, effort):
+                found = _compute(part, part_directory, done)
             _write_part(part_directory, part, found)
         else:
             report(f"{experiment} seed {seed}: {part.name} is finished")
         done[part.name] = found
+        effort_done += part.effort
     _write_arrays(
         directory / "arrays.npz",
         {
@@ -146,6 +179,34 @@ def run_experiment(
     draw(done, figures)
     report(f"{experiment} seed {seed}: {directory}")
     return directory
+
+
+@contextmanager
+def _part_progress(part: Part, effort_done: float, effort: float) -> Iterator[None]:
+    """Turn the steps of a part's training into the share of the whole run that is done."""
+    if _told.get() is None:
+        yield
+        return
+
+    def steps_taken(step: int, num_steps: int) -> None:
+        _tell(part.name, (effort_done + part.effort * step / num_steps) / effort)
+
+    with steps_told_to(steps_taken):
+        yield
+
+
+def _compute(part: Part, directory: Path, done: Mapping[str, PartResult]) -> PartResult:
+    """The result of a part, with the seconds of this attempt and of interrupted ones before it."""
+    earlier = directory / "interrupted.json"
+    spent = json.loads(earlier.read_text())["seconds"] if earlier.exists() else 0.0
+    start = time.perf_counter()
+    try:
+        computed = part.compute(directory, done)
+    except BaseException:
+        _write_json(earlier, {"seconds": spent + time.perf_counter() - start})
+        raise
+    earlier.unlink(missing_ok=True)
+    return PartResult(computed.metrics, computed.arrays, spent + time.perf_counter() - start)
 
 
 def _read_part(directory: Path, part: Part) -> PartResult | None:

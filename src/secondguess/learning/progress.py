@@ -1,9 +1,10 @@
-"""A progress bar for a training: steps, loss and time left, on the main process of a terminal."""
+"""How far a training is: a bar on the main process of a terminal, or whoever asked to be told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from accelerate import Accelerator
 from rich.progress import (
@@ -19,6 +20,18 @@ from torch import Tensor
 _REFRESH = 10
 """Steps between two updates: reading the loss waits for the device."""
 
+_told: ContextVar[Callable[[int, int], None] | None] = ContextVar("who is told", default=None)
+
+
+@contextmanager
+def steps_told_to(listener: Callable[[int, int], None]) -> Iterator[None]:
+    """Inside, trainings with a label call `listener(steps_taken, num_steps)` and draw no bar."""
+    token = _told.set(listener)
+    try:
+        yield
+    finally:
+        _told.reset(token)
+
 
 @contextmanager
 def training_progress(
@@ -27,6 +40,9 @@ def training_progress(
     """A function `show(step, losses)` that moves the bar; it does nothing where there is none."""
     if label is None or not accelerator.is_main_process:
         yield lambda step, losses: None
+        return
+    if listener := _told.get():
+        yield lambda step, losses: listener(step, num_steps) if step % _REFRESH == 0 else None
         return
     columns = (
         TextColumn("{task.description}"),

@@ -117,6 +117,7 @@ PRESETS = {
         methods=("naive", "ensemble", "evidential", "sngp", "epinet", "cheat", "cheat-sngp"),
     ),
 }
+NUM_SEEDS = {name: preset.num_seeds for name, preset in PRESETS.items()}
 
 
 def run_cifar10h(

@@ -125,6 +125,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "paper": {},
 }
+NUM_SEEDS = {"quick": 1, "cpu": 3, "paper": 1}
 
 
 def run_digits_of_pi(*, preset: str, out: Path, seed: int = 0) -> Path:
@@ -153,15 +154,15 @@ def run_digits_of_pi(*, preset: str, out: Path, seed: int = 0) -> Path:
 def pi_parts(config: PiConfig) -> list[Part]:
     """The parts of a run, in the order they need each other."""
     computations = {
-        "training": _train,
-        "exact": _score_exactly,
-        "samples": _sample,
-        "decoders": _decode,
-        "examples": _pick_examples,
+        "training": (_train, 10.0),
+        "exact": (_score_exactly, 2.0),
+        "samples": (_sample, 1.0),
+        "decoders": (_decode, 1.0),
+        "examples": (_pick_examples, 0.1),
     }
     return [
-        Part(name=name, config=asdict(config), compute=partial(compute, config))
-        for name, compute in computations.items()
+        Part(name=name, config=asdict(config), compute=partial(compute, config), effort=effort)
+        for name, (compute, effort) in computations.items()
     ]
 
 

@@ -109,6 +109,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "cpu": _SMALL | {"num_steps": 16_000, "track_every": 1000},
     "paper": {},
 }
+NUM_SEEDS = {"quick": 1, "cpu": 2, "paper": 1}
 
 
 def run_frozen_lake(*, preset: str, out: Path, seed: int = 0) -> Path:
@@ -136,10 +137,14 @@ def run_frozen_lake(*, preset: str, out: Path, seed: int = 0) -> Path:
 
 def lake_parts(config: LakeConfig) -> list[Part]:
     """The parts of a run, in the order they need each other."""
-    computations = {"exact": _solve_exactly, "training": _train, "samples": _sample}
+    computations = {
+        "exact": (_solve_exactly, 0.2),
+        "training": (_train, 10.0),
+        "samples": (_sample, 1.0),
+    }
     return [
-        Part(name=name, config=asdict(config), compute=partial(compute, config))
-        for name, compute in computations.items()
+        Part(name=name, config=asdict(config), compute=partial(compute, config), effort=effort)
+        for name, (compute, effort) in computations.items()
     ]
 
 

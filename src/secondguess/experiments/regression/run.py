@@ -57,6 +57,7 @@ PRESETS = {
     "paper": Preset(),
     "cpu": Preset(),
 }
+NUM_SEEDS = dict.fromkeys(PRESETS, 1)
 METHODS = ("cheat_corrected", "evidential", "gaussian_process", "ensemble")
 EXTRAS = ("intervals", "sweeps", "early_stopping")
 FINAL_WEIGHTS = (0.0, 0.01, 0.1, 0.3)
@@ -73,8 +74,8 @@ def run_regression(
     out: Path,
     function: str = "sinusoid",
     seed: int = 0,
-    methods: Sequence[str] = METHODS,
-    extras: Sequence[str] = EXTRAS,
+    methods: Sequence[str] | None = None,
+    extras: Sequence[str] | None = None,
     num_members: int | None = None,
 ) -> Path:
     """Run, or go on with, one seed of one world; returns the directory of its results.
@@ -84,11 +85,15 @@ def run_regression(
         out: where results of all experiments are.
         function: `sinusoid` or `piecewise`.
         seed: of data, weights and batches.
-        methods: which of `METHODS`.
+        methods: which of `METHODS`; None for all.
         extras: which of `EXTRAS`; intervals and early stopping need the cheat-corrected network.
+            None for all, but for `quick`, which has intervals alone.
         num_members: another size of the ensemble than the preset's.
     """
     _check("preset", [preset], PRESETS)
+    methods = METHODS if methods is None else methods
+    if extras is None:
+        extras = ("intervals",) if preset == "quick" else EXTRAS
     _check("methods", methods, METHODS)
     _check("extras", extras, EXTRAS)
     size = PRESETS[preset]
@@ -145,6 +150,7 @@ def regression_parts(
             name=name,
             config=asdict(config) | settings,
             compute=partial(compute, config, settings),
+            effort=settings.get("num_members", 1),
         )
         for name, compute, settings in wanted
     ]

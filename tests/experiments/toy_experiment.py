@@ -1,0 +1,70 @@
+"""A small experiment for the tests of what runs experiments: three parts, one of which trains.
+
+Run as a process of its own, like the real ones; files in `out` tell it what to do and what it did.
+"""
+
+import time
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from secondguess.experiments.runner import Claim, Part, PartResult, run_experiment
+from secondguess.learning.training import TrainingConfig, train
+
+NUM_SEEDS = {"quick": 2}
+NUM_STEPS = 60
+
+
+def run_toy(*, preset: str, out: Path, seed: int) -> Path:
+    """One seed; where `out` has a file `slow`, every step of the training takes a while."""
+    parts = [
+        Part(name=name, config={"seed": seed}, compute=partial(compute, out))
+        for name, compute in (("before", _note), ("training", _train), ("after", _note))
+    ]
+    return run_experiment(
+        experiment="toy",
+        preset=preset,
+        seed=seed,
+        config={},
+        parts=parts,
+        claims=lambda done: [
+            Claim(name="the seed is even", holds=seed % 2 == 0, value=seed, bound=0)
+        ],
+        draw=lambda done, directory: None,
+        out=out,
+    )
+
+
+def run_crash(*, preset: str, out: Path, seed: int) -> Path:
+    """An experiment that breaks."""
+    raise RuntimeError("the lake has melted")
+
+
+def _note(out: Path, directory: Path, done: object) -> PartResult:
+    with (out / "computed.txt").open("a") as file:
+        file.write(f"{directory.parent.parent.name} {directory.name}\n")
+    return PartResult()
+
+
+def _train(out: Path, directory: Path, done: object) -> PartResult:
+    _note(out, directory, done)
+    torch.manual_seed(0)
+    model = nn.Linear(1, 1)
+
+    def batch_at(step: int) -> torch.Tensor:
+        if (out / "slow").exists():
+            time.sleep(0.05)
+        return torch.linspace(-1, 1, 8)[:, None] + step
+
+    train(
+        model,
+        loss=lambda model, batch: (model(batch) - batch).square().mean(),
+        batch_at=batch_at,
+        config=TrainingConfig(num_steps=NUM_STEPS, learning_rate=0.01),
+        checkpoint_dir=directory / "checkpoints",
+        checkpoint_every=5,
+        progress="toy",
+    )
+    return PartResult(metrics={"weight": model.weight.item()})
