@@ -2,19 +2,16 @@
 
     python docs/tables/regression.py
 
-Each of those files is the `result.json` of a run of `secondguess reproduce regression`. A table
-stands between `<!-- table: NAME -->` and `<!-- end of table -->`; everything between the two is
-written by this script. A test checks that the page is what it writes.
+Each of those files is the `result.json` of a run of `secondguess reproduce regression`.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).parent.parent
+import pages
+from pages import DOCS, table
+
 PAGE = "regression.md"
 NAMES = {
     "cheat_corrected": "cheat-corrected network",
@@ -29,8 +26,7 @@ NAMES = {
 
 def results() -> list[dict[str, Any]]:
     """All committed runs."""
-    paths = sorted((DOCS / "results").glob("regression-*.json"))
-    return [json.loads(path.read_text()) for path in paths]
+    return pages.results("regression-*.json")
 
 
 def title(run: dict[str, Any]) -> str:
@@ -44,12 +40,6 @@ def method_rows(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if "ensemble" in metrics:
         metrics["naive"] = metrics["ensemble"]["naive"]
     return {name: metrics[name] for name in NAMES if name in metrics}
-
-
-def table(heads: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table, the first two columns to the left."""
-    rule = ["---", "---", *["---:"] * (len(heads) - 2)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, rule, *rows])
 
 
 def methods() -> str:
@@ -72,10 +62,16 @@ def methods() -> str:
                             "grouping_error",
                         )
                     ),
+                    seconds_of(run, name),
                 ]
             )
     heads = ["run", "method", "ECE-1", "ECE-2", "ECE-1, 20 bins", "ECE-2, 20 bins"]
-    return table([*heads, "mean variance", "grouping error"], rows)
+    return table([*heads, "mean variance", "grouping error", "seconds"], rows)
+
+
+def seconds_of(run: dict[str, Any], method: str) -> str:
+    """How long a method took; the naive network is a member of the ensemble."""
+    return "" if method == "naive" else f"{run['seconds'][method]:.0f}"
 
 
 def intervals() -> str:
@@ -148,12 +144,7 @@ TABLES = {
 
 def rendered() -> str:
     """The page with its tables made anew."""
-
-    def fill(match: re.Match[str]) -> str:
-        return f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}"
-
-    pattern = r"(<!-- table: ([a-z-]+) -->).*?(<!-- end of table -->)"
-    return re.sub(pattern, fill, (DOCS / PAGE).read_text(), flags=re.DOTALL)
+    return pages.filled(PAGE, TABLES)
 
 
 if __name__ == "__main__":

@@ -117,10 +117,10 @@ def test_samples_come_in_tens():
 
 
 def decided(value: float) -> dict[str, bool]:
-    """The claims on a run in which every rate is `value` where it should be small."""
+    """The claims on a run where every rate that should be small is `value`."""
     overall = {"hallucination_rate": value, "promised_rate": 0.1, "standard_error": 0.01}
     calibration = {
-        "correct_among_first_250": 1 - value,
+        "known_digits": 250 if value == 0 else 249,
         "overall": overall,
         "decile_confidence": [0.2, 0.9, 1.0],
         "decile_hallucination_rate": [0.8 + value, 0.1, 0.5],
@@ -129,7 +129,10 @@ def decided(value: float) -> dict[str, bool]:
     rates["epistemic confidence"] = {"0.1": (value, 0.001)}
     decoder = {"hallucination_rate": value, "promised_rate": 0.05, "standard_error": 0.01}
     parts = {
-        "samples": PartResult(metrics=calibration | {"rate_and_standard_error": rates}),
+        "samples": PartResult(
+            metrics=calibration | {"rate_and_standard_error": rates},
+            arrays={"offsets": np.arange(1, 3001)},
+        ),
         "exact": PartResult(metrics=calibration),
         "decoders": PartResult(metrics={"selective 0.05": decoder}),
     }

@@ -1,0 +1,146 @@
+"""Put the tables made from docs/results/digits-of-pi-*.json into docs/digits-of-pi.md.
+
+    python docs/tables/digits_of_pi.py
+
+Each of those files is the `result.json` of a run of `secondguess reproduce digits-of-pi`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pages
+from pages import DOCS, table
+
+PAGE = "digits-of-pi.md"
+
+
+def results() -> list[dict[str, Any]]:
+    """All committed runs."""
+    return pages.results("digits-of-pi-*.json")
+
+
+def title(run: dict[str, Any]) -> str:
+    """Which run a row speaks of."""
+    return f"{run['preset']}, seed {run['seed']}"
+
+
+def knowledge() -> str:
+    """What each run learned, and what it took."""
+    rows = []
+    for run in results():
+        exact, training = run["metrics"]["exact"], run["metrics"]["training"]
+        rows.append(
+            [
+                title(run),
+                f"{training['num_parameters']:,}",
+                f"{run['config']['num_steps']:,} x {run['config']['batch_size']}",
+                f"{run['seconds']['training'] / 60:.1f}",
+                f"{exact['known_digits']}",
+                f"{exact['correct_among_first_250']:.1%}",
+                f"{exact['correct']:.1%}",
+            ]
+        )
+    heads = ["run", "parameters", "steps x pairs", "minutes of training", "digits known"]
+    return table([*heads, "true of the first 250", "true of all"], rows, num_left=1)
+
+
+def deciles() -> str:
+    """Mean confidence and hallucination rate by decile, over all sentences."""
+    rows = []
+    for run in results():
+        exact = run["metrics"]["exact"]
+        cells = [
+            f"{1 - confidence:.3f}, {rate:.3f}"
+            for confidence, rate in zip(
+                exact["decile_confidence"], exact["decile_hallucination_rate"], strict=True
+            )
+        ]
+        rows.append([title(run), *cells])
+    return table(["run", *(f"{number}" for number in range(1, 11))], rows, num_left=1)
+
+
+def overall() -> str:
+    """The rate beside the bound over everything that was sampled, outliers apart."""
+    rows = []
+    for run in results():
+        for way, part in (("samples", "samples"), ("all sentences", "exact")):
+            found = run["metrics"][part]["overall"]
+            rows.append(
+                [
+                    title(run),
+                    way,
+                    f"{found['hallucination_rate']:.4f}",
+                    f"{found['promised_rate']:.4f} ± {found['standard_error']:.4f}",
+                    f"{found['outlier_share']:.2%}",
+                    f"{found['outlier_hallucination_rate']:.1%}",
+                    f"{found['outlier_malformed_share']:.1%}",
+                ]
+            )
+    heads = ["run", "over", "made up", "1 - mean C", "C above 1.5", "made up of those"]
+    return table([*heads, "no sentence, of those"], rows)
+
+
+def rankings() -> str:
+    """Hallucination rates of all rankings at four response rates."""
+    rows = []
+    for run in results():
+        for name, rates in run["metrics"]["samples"]["rate_and_standard_error"].items():
+            cells = (f"{rate:.2%} ± {error:.2%}" for rate, error in rates.values())
+            rows.append([title(run), name, *cells])
+    return table(["run", "ranking", "5 %", "10 %", "20 %", "30 %"], rows)
+
+
+def decoders() -> str:
+    """What each decoder promised, did and answered."""
+    rows = []
+    for run in results():
+        for name, found in run["metrics"]["decoders"].items():
+            strategy = name.split()[0]
+            rows.append(
+                [
+                    title(run),
+                    strategy,
+                    f"{found['promised_rate']:g}",
+                    f"{found['hallucination_rate']:.4f} ± {found['standard_error']:.4f}",
+                    f"{found['answered']:.1%}",
+                    f"{found['hazy']:.1%}",
+                ]
+            )
+    heads = ["run", "strategy", "promised", "made up", "answered", "answered “Reply hazy”"]
+    return table(heads, rows)
+
+
+def claims() -> str:
+    """Every claim of every run."""
+    rows = [
+        [
+            title(run),
+            claim["name"],
+            "yes" if claim["holds"] else "**no**",
+            f"{claim['value']:.4g}",
+            f"{claim['bound']:.4g}",
+        ]
+        for run in results()
+        for claim in run["claims"]
+    ]
+    return table(["run", "claim", "holds", "value", "bound"], rows)
+
+
+TABLES = {
+    "knowledge": knowledge,
+    "deciles": deciles,
+    "overall": overall,
+    "rankings": rankings,
+    "decoders": decoders,
+    "claims": claims,
+}
+
+
+def rendered() -> str:
+    """The page with its tables made anew."""
+    return pages.filled(PAGE, TABLES)
+
+
+if __name__ == "__main__":
+    (DOCS / PAGE).write_text(rendered())

@@ -1,0 +1,36 @@
+"""What the scripts that write tables into pages share.
+
+A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`; everything between the
+two is written by a script. A test checks that each page is what its script writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent.parent
+
+
+def results(pattern: str) -> list[dict[str, Any]]:
+    """The committed runs whose files in docs/results match a pattern, in the order of names."""
+    return [json.loads(path.read_text()) for path in sorted((DOCS / "results").glob(pattern))]
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, num_left: int = 2) -> str:
+    """A Markdown table; the first `num_left` columns hold words, the others numbers."""
+    rule = ["---"] * num_left + ["---:"] * (len(heads) - num_left)
+    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, rule, *rows])
+
+
+def filled(page: str, tables: Mapping[str, Callable[[], str]]) -> str:
+    """The page with its tables made anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{tables[match[2]]()}\n{match[3]}"
+
+    pattern = r"(<!-- table: ([a-z-]+) -->).*?(<!-- end of table -->)"
+    return re.sub(pattern, fill, (DOCS / page).read_text(), flags=re.DOTALL)
