@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from secondguess.cli import intervals, language, reproduce
+from secondguess.cli import intervals, language, report, reproduce
 
 app = typer.Typer(
     help="Models that say what they don't know.",
@@ -43,3 +43,4 @@ def _options(
 intervals.register(app)
 language.register(app)
 reproduce.register(app)
+report.register(app)

@@ -3,6 +3,7 @@
     OUT/<experiment>/<preset>/seed-<n>/
         result.json    experiment, preset, seed, config, versions, machine, seconds, metrics, claims
         arrays.npz     every array of every part, named "<part>/<array>"
+        page.json      what the report says of the run (`Section`)
         figures/
         parts/<part>/  result.json and arrays.npz of one part, beside its checkpoints
 
@@ -29,6 +30,8 @@ from typing import Any
 import numpy as np
 
 from secondguess.learning.progress import steps_told_to
+from secondguess.report.sections import Claim as Claim
+from secondguess.report.sections import Section
 
 Arrays = dict[str, np.ndarray]
 
@@ -58,28 +61,6 @@ class Part:
     config: Mapping[str, Any]
     compute: Callable[[Path, Mapping[str, PartResult]], PartResult]
     effort: float = 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A statement of the paper, or of the docs, checked on a run.
-
-    >>> Claim(name="variance matches error", holds=0.06 <= 0.1, value=0.06, bound=0.1).holds
-    True
-
-    Attributes:
-        name: the statement, in words.
-        holds: whether this run bears it out.
-        value: the number it is about.
-        bound: what that is compared with.
-        paper: what the paper says or shows, where it does.
-    """
-
-    name: str
-    holds: bool
-    value: float
-    bound: float
-    paper: str = ""
 
 
 _told: ContextVar[Callable[[str, float], None] | None] = ContextVar("who is told", default=None)
@@ -116,6 +97,7 @@ def run_experiment(
     parts: Sequence[Part],
     claims: Callable[[Mapping[str, PartResult]], Sequence[Claim]],
     draw: Callable[[Mapping[str, PartResult], Path], None],
+    describe: Callable[[Mapping[str, PartResult]], Section] | None = None,
     out: Path,
     report: Callable[[str], None] = print,
 ) -> Path:
@@ -129,6 +111,8 @@ def run_experiment(
         parts: in the order they are computed.
         claims: from all parts to the claims that they decide.
         draw: from all parts and a directory to the figures in it.
+        describe: from all parts to what the report says of them; without it, the report shows
+            claims and figures alone.
         out: where results of all experiments are.
         report: told what is going on, a line at a time.
 
@@ -160,6 +144,8 @@ def run_experiment(
             for key, array in part.arrays.items()
         },
     )
+    if describe is not None:
+        _write_json(directory / "page.json", asdict(describe(done)))
     _write_json(
         directory / "result.json",
         {

@@ -1,4 +1,4 @@
-"""Generic figures, one look: functions that draw arrays on axes and compute nothing of substance.
+"""Generic figures and the page of results: they draw what they are given.
 
-Needs matplotlib.
+Figures need matplotlib, the page needs Jinja2; the records of a page need neither.
 """

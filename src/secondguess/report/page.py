@@ -1,0 +1,149 @@
+"""The page of all runs: one HTML file that needs nothing but itself.
+
+Needs Jinja2. Everything comes from `read_runs`; all text is escaped by the template.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from secondguess.report.reading import Run, read_runs
+from secondguess.report.sections import AnswerGroup, Walk
+from secondguess.report.words import coloured_words
+
+FILE_NAME = "report.html"
+
+
+def write_report(out: Path, path: Path | None = None) -> Path:
+    """Write the page of all runs in a directory; returns where it is.
+
+    Args:
+        out: where results of all experiments are, or the directory of some.
+        path: of the page; `report.html` in that directory by default.
+    """
+    path = out / FILE_NAME if path is None else path
+    return _write(path, render_page(read_runs(out)))
+
+
+def render_page(runs: Sequence[Run]) -> str:
+    """The page of these runs; the same runs give the same page."""
+    experiments = [
+        list(of_experiment) for _, of_experiment in groupby(runs, key=lambda run: run.experiment)
+    ]
+    return _environment().get_template("report.html").render(experiments=experiments, runs=runs)
+
+
+def write_answers(title: str, groups: Sequence[AnswerGroup], path: Path) -> Path:
+    """A page of answers with coloured words alone."""
+    template = _environment().get_template("answers.html")
+    return _write(path, template.render(title=title, groups=groups))
+
+
+def _write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, path)
+    return path
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("secondguess.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": number,
+        "duration": duration,
+        "setting": _setting,
+        "coloured_words": coloured_words,
+        "anchor": _anchor,
+    }
+    environment.globals |= {"walk_points": walk_points, "asset": _asset}
+    return environment
+
+
+def _asset(name: str) -> Markup:
+    """A style sheet or script of this package, as it is."""
+    return Markup(files("secondguess.report").joinpath("templates", name).read_text("utf-8"))
+
+
+def number(value: float) -> str:
+    """A number to read: three digits, thousands apart, a true minus sign.
+
+    >>> [number(value) for value in (0.0127354, 12345.6, -0.5, 0.0, 0.000045, 3, math.inf)]
+    ['0.0127', '12,346', '−0.5', '0', '4.5e−05', '3', '∞']
+    """
+    if math.isinf(value):
+        text = "∞" if value > 0 else "-∞"
+    elif abs(value) >= 1000:
+        text = f"{value:,.0f}"
+    elif value and abs(value) < 1e-3:
+        text = f"{value:.1e}"
+    else:
+        text = f"{value:.3g}"
+    return text.replace("-", "−")
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as one reads them.
+
+    >>> duration(4.2), duration(144.7), duration(7300), duration(None)
+    ('4 s', '2 min 25 s', '2 h 1 min', 'unknown')
+    """
+    if seconds is None:
+        return "unknown"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _setting(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _anchor(parts: Iterable[str]) -> str:
+    """A name for links: letters, digits and hyphens alone."""
+    return "-".join(
+        "".join(letter if letter.isalnum() else "-" for letter in part) for part in parts
+    )
+
+
+def walk_points(walk: Walk, side: int, place: float) -> str:
+    """The points of a walk in a drawing whose cells are one unit wide.
+
+    A walk drifts along the diagonal, so that its way back is seen beside its way there, and walks
+    are shifted by `place`, so that they are seen beside each other.
+
+    >>> walk = Walk(cells=(0, 1), confidence=1, exact_confidence=1, over_lake=False, unsafe=0)
+    >>> walk_points(walk, 5, 0.0)
+    '0.32,0.32 1.68,0.68'
+
+    Args:
+        walk: which.
+        side: cells along an edge of the grid.
+        place: from -1 to 1, where among the others.
+    """
+    last = max(1, len(walk.cells) - 1)
+    points = []
+    for step, cell in enumerate(walk.cells):
+        row, column = divmod(cell, side)
+        drift = 0.5 + 0.36 * (step / last - 0.5) + 0.1 * place
+        points.append(f"{column + drift:.4g},{row + drift:.4g}")
+    return " ".join(points)

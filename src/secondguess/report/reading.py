@@ -1,0 +1,223 @@
+"""Finds runs on disk and reads what a page needs of them: nothing else, and nothing is trained.
+
+A file that is missing or broken becomes a line of `Run.problems`; the rest of the run, and all
+other runs, are read all the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from secondguess.report.sections import Claim, Figure, Section, read_record
+
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A figure with its file read.
+
+    Attributes:
+        figure: what it shows.
+        width: in pixels.
+        height: in pixels.
+        data: the PNG, in base64.
+    """
+
+    figure: Figure
+    width: int
+    height: int
+    data: str = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One seed of one preset of one experiment, as far as it could be read.
+
+    Attributes:
+        experiment: its name.
+        preset: the name of its size.
+        seed: of the run.
+        section: what its page.json says; a bare one if there is none.
+        claims: with their verdicts.
+        settings: config, versions and machine, by name, and the seconds of each part.
+        pictures: the figures that are there.
+        problems: what could not be read or is not finished, a sentence each.
+    """
+
+    experiment: str
+    preset: str
+    seed: str
+    section: Section
+    claims: tuple[Claim, ...] = ()
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pictures: tuple[Picture, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> tuple[str, str, str]:
+        """Experiment, preset and seed: what tells runs apart."""
+        return self.experiment, self.preset, self.seed
+
+    @property
+    def num_claims(self) -> int:
+        """How many claims were checked."""
+        return len(self.claims)
+
+    @property
+    def num_held(self) -> int:
+        """How many claims hold."""
+        return sum(claim.holds for claim in self.claims)
+
+    @property
+    def seconds(self) -> float | None:
+        """What all parts took; None if unknown."""
+        values = [
+            value
+            for value in self.settings.get("seconds", {}).values()
+            if isinstance(value, int | float)
+        ]
+        return float(sum(values)) if values else None
+
+
+def read_runs(out: Path) -> list[Run]:
+    """Every run at or below a directory, in the order of the paper.
+
+    Args:
+        out: where results of all experiments are, or the directory of some.
+    """
+    if not out.is_dir():
+        raise ValueError(f"{out} is not a folder; name the --out of `secondguess reproduce`.")
+    directories = [
+        path
+        for path in [out, *out.rglob("seed-*")]
+        if (path / "result.json").exists() or (path.name.startswith("seed-") and _parts(path))
+        if "parts" not in path.relative_to(out).parts
+    ]
+    if not directories:
+        raise ValueError(
+            f"{out} holds no results (<experiment>/<preset>/seed-<n>/); make some first with "
+            f"`secondguess reproduce`."
+        )
+    return sorted((read_run(directory) for directory in directories), key=_place)
+
+
+def read_run(directory: Path) -> Run:
+    """What can be read of one run.
+
+    Args:
+        directory: OUT/<experiment>/<preset>/seed-<n>.
+    """
+    # The directory's own names are those of the layout, also where result.json cannot be read.
+    experiment, preset, name = directory.resolve().parts[-3:]
+    problems: list[str] = []
+    result = _read_json(directory / "result.json", problems)
+    if result is None and not (directory / "result.json").exists():
+        finished = ", ".join(_parts(directory)) or "nothing yet"
+        problems = [f"This run is not finished. Finished parts: {finished}."]
+    section = _read_section(directory, experiment, problems if result is not None else [])
+    return Run(
+        experiment=experiment,
+        preset=preset,
+        seed=name.removeprefix("seed-"),
+        section=section,
+        claims=_read_claims(result or {}, problems),
+        settings=_read_settings(result or {}),
+        pictures=_read_pictures(directory / "figures", section.figures, problems),
+        problems=tuple(problems),
+    )
+
+
+def _parts(directory: Path) -> list[str]:
+    """The names of finished parts."""
+    parts = directory / "parts"
+    return sorted(str(path.parent.relative_to(parts)) for path in parts.rglob("result.json"))
+
+
+def _place(run: Run) -> tuple[object, ...]:
+    seed = int(run.seed) if run.seed.isdecimal() else -1
+    return run.section.paper_section or "~", run.experiment, run.preset, seed, run.seed
+
+
+def _read_json(path: Path, problems: list[str]) -> Mapping[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        problems.append(f"{path.name} cannot be read: {error.strerror}.")
+        return None
+    except ValueError as error:
+        problems.append(f"{path.name} is not JSON: {error}.")
+        return None
+    if not isinstance(content, Mapping):
+        problems.append(f"{path.name} holds a {type(content).__name__}; expected an object.")
+        return None
+    return content
+
+
+def _read_section(directory: Path, experiment: str, problems: list[str]) -> Section:
+    path = directory / "page.json"
+    found = _read_json(path, problems) if path.exists() else None
+    if found is not None:
+        try:
+            return read_record(Section, found, path.name)
+        except ValueError as error:
+            problems.append(str(error))
+    elif not path.exists():
+        problems.append(
+            "page.json is missing, so tables and captions are too; "
+            "the command that made this run writes it, and repeats nothing that is finished."
+        )
+    figures = sorted(figure.name for figure in (directory / "figures").glob("*.png"))
+    return Section(
+        title=experiment,
+        paper_section="",
+        claim="",
+        figures=tuple(Figure(file=name, caption=name, alt=f"figure {name}") for name in figures),
+    )
+
+
+def _read_claims(result: Mapping[str, Any], problems: list[str]) -> tuple[Claim, ...]:
+    claims = []
+    listed = result.get("claims", [])
+    for index, content in enumerate(listed if isinstance(listed, list) else [listed]):
+        try:
+            claims.append(read_record(Claim, content, f"result.json: claims[{index}]"))
+        except ValueError as error:
+            problems.append(str(error))
+    return tuple(claims)
+
+
+def _read_settings(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    names = ("config", "versions", "machine", "seconds")
+    return {name: result[name] for name in names if isinstance(result.get(name), Mapping)}
+
+
+def _read_pictures(
+    folder: Path, figures: tuple[Figure, ...], problems: list[str]
+) -> tuple[Picture, ...]:
+    pictures = []
+    for figure in figures:
+        try:
+            pictures.append(_read_picture(folder, figure))
+        except (OSError, ValueError) as error:
+            said = error.strerror if isinstance(error, OSError) else error
+            problems.append(f"figure {figure.file} is not shown: {said}.")
+    return tuple(pictures)
+
+
+def _read_picture(folder: Path, figure: Figure) -> Picture:
+    if Path(figure.file).name != figure.file:
+        raise ValueError("its name leads out of the figures folder")
+    content = (folder / figure.file).read_bytes()
+    if not content.startswith(_PNG_SIGNATURE) or len(content) < 24:
+        raise ValueError("it is not a PNG")
+    # The header chunk comes first: length, "IHDR", width, height.
+    width, height = struct.unpack(">II", content[16:24])
+    data = base64.b64encode(content).decode("ascii")
+    return Picture(figure=figure, width=width, height=height, data=data)

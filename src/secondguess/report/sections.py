@@ -1,0 +1,274 @@
+"""What a page shows of one run, as plain records, and their form in JSON.
+
+An experiment fills a `Section` from its results; the page is drawn from sections, claims and
+figures alone, so it needs neither the experiment nor what trained it. All text is plain text: the
+page escapes it.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A statement of the paper, or of the docs, checked on a run.
+
+    >>> Claim(name="variance matches error", holds=0.06 <= 0.1, value=0.06, bound=0.1).holds
+    True
+
+    Attributes:
+        name: the statement, in words.
+        holds: whether this run bears it out.
+        value: the number it is about.
+        bound: what that is compared with.
+        paper: what the paper says or shows, where it does.
+    """
+
+    name: str
+    holds: bool
+    value: float
+    bound: float
+    paper: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A picture of the run's `figures` folder.
+
+    Attributes:
+        file: its name in that folder.
+        caption: how to read it.
+        alt: what it shows, for those who do not see it.
+        paper: which figure of the paper it answers to, and what that one shows.
+    """
+
+    file: str
+    caption: str
+    alt: str
+    paper: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of text; the first column names the rows.
+
+    Attributes:
+        title: what it is about.
+        columns: their headings.
+        rows: as many cells each as there are columns.
+        note: how to read it.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"table {self.title!r} has a row of {len(row)} cells; expected "
+                    f"{len(self.columns)}, one a column."
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """An answer word by word.
+
+    Attributes:
+        label: what is known of it, such as its confidence.
+        words: its words.
+        log_probs: log-probability of each, at first sight.
+        log_probs_after: the same after the model has seen this very answer; None if not asked.
+    """
+
+    label: str
+    words: tuple[str, ...]
+    log_probs: tuple[float, ...]
+    log_probs_after: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for scores in (self.log_probs, self.log_probs_after):
+            if scores is not None and len(scores) != len(self.words):
+                raise ValueError(
+                    f"answer {self.label!r} has {len(scores)} log-probabilities; expected "
+                    f"{len(self.words)}, one a word."
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerGroup:
+    """Answers to one question."""
+
+    title: str
+    answers: tuple[Answer, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """A walk over the cells of a grid, numbered row by row from 0 at the top left.
+
+    Attributes:
+        cells: in the order they are visited.
+        confidence: the walker's epistemic confidence in it.
+        exact_confidence: what it should be, where that is known.
+        over_lake: whether it touches the lake.
+        unsafe: the chance that it touches the unsafe cell.
+    """
+
+    cells: tuple[int, ...]
+    confidence: float
+    exact_confidence: float | None
+    over_lake: bool
+    unsafe: float
+
+    @property
+    def gap(self) -> float:
+        """How far the confidence is from 1, to four digits."""
+        return round(abs(1 - self.confidence), 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WalkView:
+    """Walks of walkers who saw the same.
+
+    Attributes:
+        title: what they saw.
+        unsafe_cell: the unsafe cell if they saw it, None if it was hidden.
+        walks: what they did.
+    """
+
+    title: str
+    unsafe_cell: int | None
+    walks: tuple[Walk, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WalkGroup:
+    """Walks over one square grid, by view.
+
+    Attributes:
+        title: who walks.
+        side: cells along an edge.
+        start: the first cell.
+        goal: where walks end.
+        lake: the cells of the lake.
+        max_gap: the largest confidence gap at which a walk is accepted, to begin with.
+        views: one drawing each.
+        note: how to read them.
+    """
+
+    title: str
+    side: int
+    start: int
+    goal: int
+    lake: tuple[int, ...]
+    max_gap: float
+    views: tuple[WalkView, ...]
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        cells = {cell for view in self.views for walk in view.walks for cell in walk.cells}
+        outside = sorted(cells - set(range(self.side**2)))
+        if outside:
+            raise ValueError(
+                f"walks {self.title!r} visit cell {outside[0]}; expected 0 to {self.side**2 - 1}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """All that a page shows of one run, beside its claims and its settings.
+
+    >>> section = Section(title="Coins", paper_section="4.2", claim="Coins are fair.")
+    >>> from dataclasses import asdict
+    >>> read_record(Section, asdict(section)) == section
+    True
+
+    Attributes:
+        title: of the experiment.
+        paper_section: where the paper has it; sections are shown in this order.
+        claim: what the paper claims, in a sentence or two.
+        notes: what a reader should know about this run.
+        tables: of numbers, the paper's beside ours where it prints them.
+        answers: answers with coloured words.
+        walks: walks over a grid.
+        figures: pictures.
+    """
+
+    title: str
+    paper_section: str
+    claim: str
+    notes: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    answers: tuple[AnswerGroup, ...] = ()
+    walks: tuple[WalkGroup, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+
+def read_record(kind: type[Record], content: object, where: str = "it") -> Record:
+    """A record from its JSON form; unknown, missing or ill-typed entries are refused by name.
+
+    >>> read_record(Claim, {"name": "n", "holds": "yes", "value": 1, "bound": 2}, "claim")
+    Traceback (most recent call last):
+        ...
+    ValueError: claim.holds is 'yes'; expected true or false.
+
+    Args:
+        kind: a dataclass of this module.
+        content: what `json.loads` gave.
+        where: how messages call it.
+    """
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{where} is {_short(content)}; expected an object.")
+    hints = get_type_hints(kind)
+    known = {field.name: field for field in fields(kind)}  # pyright: ignore[reportArgumentType]
+    unknown = [str(name) for name in content if name not in known]
+    missing = [
+        name for name, field in known.items() if field.default is MISSING and name not in content
+    ]
+    if unknown or missing:
+        said = [f"has the unknown entry {name!r}" for name in unknown]
+        said += [f"lacks {name!r}" for name in missing]
+        raise ValueError(f"{where} {' and '.join(said)}; it was written by another version.")
+    return kind(
+        **{name: _read(hints[name], value, f"{where}.{name}") for name, value in content.items()}
+    )
+
+
+_EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def _read(hint: Any, value: Any, where: str) -> Any:
+    if get_origin(hint) in (types.UnionType, Union):
+        [hint] = [each for each in get_args(hint) if each is not type(None)]
+        return None if value is None else _read(hint, value, where)
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{where} is {_short(value)}; expected a list.")
+        kind = get_args(hint)[0]
+        return tuple(_read(kind, each, f"{where}[{index}]") for index, each in enumerate(value))
+    if is_dataclass(hint) and isinstance(hint, type):
+        return read_record(hint, value, where)
+    # In JSON a whole number may stand for any number, but a truth value for none.
+    kinds = (int, float) if hint is float else (hint,)
+    if type(value) not in kinds:
+        raise ValueError(f"{where} is {_short(value)}; expected {_EXPECTED[hint]}.")
+    if hint is float and math.isnan(value):
+        raise ValueError(f"{where} is not a number; expected one.")
+    return value
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,82 @@
+(() => {
+  "use strict";
+  document.documentElement.classList.add("js");
+
+  // The log-probabilities of a word: on hover, on focus and on touch, closed by Escape.
+  const reading = document.getElementById("reading");
+  const show = (word) => {
+    reading.textContent = word.dataset.reading;
+    reading.hidden = false;
+    const place = word.getBoundingClientRect();
+    const bubble = reading.getBoundingClientRect();
+    const space = document.documentElement.clientWidth - bubble.width - 8;
+    reading.style.left = `${Math.max(8, Math.min(place.left, space))}px`;
+    const above = place.top - bubble.height - 6;
+    reading.style.top = `${above > 4 ? above : place.bottom + 6}px`;
+  };
+  const hide = () => { reading.hidden = true; };
+  const wordOf = (event) => event.target instanceof Element && event.target.closest(".word");
+  for (const kind of ["pointerover", "focusin", "click"]) {
+    document.addEventListener(kind, (event) => {
+      const word = wordOf(event);
+      if (word) show(word);
+      else if (kind !== "focusin") hide();
+    });
+  }
+  document.addEventListener("focusout", (event) => { if (wordOf(event)) hide(); });
+  document.addEventListener("scroll", hide, { passive: true, capture: true });
+
+  // One tab stop an answer; arrows go from word to word.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") hide();
+    const word = wordOf(event);
+    if (!word) return;
+    const words = [...word.parentElement.querySelectorAll(".word")];
+    const here = words.indexOf(word);
+    const next = {
+      ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: words.length - 1,
+    }[event.key];
+    if (next === undefined || !words[next]) return;
+    event.preventDefault();
+    word.tabIndex = -1;
+    words[next].tabIndex = 0;
+    words[next].focus();
+  });
+
+  for (const group of document.querySelectorAll(".answers")) {
+    const update = () => {
+      const chosen = group.querySelector("input[type=radio]:checked");
+      if (chosen) group.dataset.colour = chosen.value;
+    };
+    group.addEventListener("change", update);
+    // A browser may have kept the choice of an earlier visit.
+    update();
+  }
+
+  for (const group of document.querySelectorAll(".walks")) {
+    const range = group.querySelector("input[type=range]");
+    const limit = group.querySelector("output");
+    const select = group.querySelector("select");
+    const hideRejected = group.querySelector(".hide-rejected");
+    const views = [...group.querySelectorAll(".view")];
+    const update = () => {
+      limit.value = Number(range.value).toFixed(2);
+      group.classList.toggle("without-rejected", hideRejected.checked);
+      views.forEach((view, index) => {
+        view.hidden = select.value !== "" && Number(select.value) !== index;
+        let accepted = 0;
+        let overLake = 0;
+        for (const walk of view.querySelectorAll(".walk")) {
+          const isAccepted = Number(walk.dataset.gap) <= Number(range.value);
+          walk.classList.toggle("rejected", !isAccepted);
+          accepted += isAccepted;
+          overLake += isAccepted && walk.dataset.lake === "1";
+        }
+        view.querySelector("[data-count=accepted]").textContent = accepted;
+        view.querySelector("[data-count=lake]").textContent = overLake;
+      });
+    };
+    for (const control of [range, select, hideRejected]) control.addEventListener("input", update);
+    update();
+  }
+})();

@@ -1,0 +1,298 @@
+"""The page of results: what it shows, what it survives, and that it runs nothing it is given."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from report.run_folders import full_section, png, write_run
+from typer.testing import CliRunner
+
+from secondguess.cli.app import app
+from secondguess.report.page import write_answers, write_report
+from secondguess.report.reading import read_runs
+from secondguess.report.sections import (
+    Figure,
+    Section,
+    Table,
+    Walk,
+    WalkGroup,
+    WalkView,
+    read_record,
+)
+
+HOSTILE = "\"'></script></style><script>alert(1)</script><img src=x onerror=alert(2)>&{{ 7 * 7 }}"
+
+
+class Elements(HTMLParser):
+    """The tags, attributes and text of a page, as a browser's parser would find them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def page_of(out: Path) -> str:
+    return write_report(out).read_text(encoding="utf-8")
+
+
+def test_a_page_shows_verdicts_numbers_tables_words_walks_and_figures(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    page = page_of(tmp_path)
+    found = Elements(page)
+    text = " ".join(" ".join(found.text).split())
+    assert "1 of 2 checks hold" in text
+    for shown in ("does not hold", "0.0127", "0.02", "1 min 2 s", "Section 4.2 of the paper"):
+        assert shown in text
+    [picture] = found.of("img")
+    assert (picture["width"], picture["height"], picture["alt"]) == ("3", "2", "some text")
+    readings = [word["data-reading"] for word in found.of("button")]
+    assert readings[1] == (
+        "log-probability −2.000 at first sight, −0.750 after seeing this answer (+1.250)"
+    )
+    assert readings[3] == "log-probability −1.500"
+    walks = found.of("polyline")
+    assert [walk["class"] for walk in walks] == ["walk", "walk rejected", "walk"]
+    assert "accepted, 0 of them over the lake" in text
+
+
+def test_the_page_asks_nothing_of_the_network(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    found = Elements(page_of(tmp_path))
+    addresses = [
+        value
+        for _, attributes in found.tags
+        for name, value in attributes.items()
+        if name in ("src", "href", "srcset", "action", "data") and value
+    ]
+    assert addresses
+    assert all(address.startswith(("data:", "#")) for address in addresses)
+
+
+def test_hostile_text_stays_text_in_every_field(tmp_path: Path) -> None:
+    calm, hostile = tmp_path / "calm", tmp_path / "hostile"
+    write_run(calm)
+    write_run(hostile, text=HOSTILE)
+    (hostile / "coins" / "quick" / "seed-1").mkdir()
+    (hostile / "coins" / "quick" / "seed-1" / "result.json").write_text(
+        json.dumps({"claims": [{HOSTILE: HOSTILE}], "config": {HOSTILE: {HOSTILE: HOSTILE}}})
+    )
+    write_run(calm, seed=1, config={"a": "b"}, claims=[{"a": "b"}])
+    page = page_of(hostile)
+    found = Elements(page)
+    assert len(found.of("script")) == 1
+    assert not [
+        tag for tag, attributes in found.tags if any(n.startswith("on") for n in attributes)
+    ]
+    assert {tag for tag, _ in found.tags} == {tag for tag, _ in Elements(page_of(calm)).tags}
+    assert "49" not in "".join(found.text).replace(HOSTILE, "")
+    # Title, claim, note, table, answers, walks, figure, statement and settings: all there, as text.
+    assert "".join(found.text).count("<script>alert(1)</script>") > 15
+
+
+def test_hostile_names_of_folders_stay_text(tmp_path: Path) -> None:
+    calm, hostile = tmp_path / "calm", tmp_path / "hostile"
+    write_run(calm)
+    write_run(hostile, experiment="<img src=x onerror=alert(1)>", preset='"><b>')
+    found = Elements(page_of(hostile))
+    assert [tag for tag, _ in found.tags] == [tag for tag, _ in Elements(page_of(calm)).tags]
+    identifiers = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+    assert len(identifiers) == len(set(identifiers))
+
+
+def test_links_of_the_page_lead_somewhere(tmp_path: Path) -> None:
+    for experiment, seed in (("coins", 0), ("coins", 1), ("dice", 0)):
+        write_run(tmp_path, experiment, seed=seed)
+    found = Elements(page_of(tmp_path))
+    targets = {attributes.get("id") for _, attributes in found.tags}
+    links = [each["href"] for each in found.of("a")]
+    assert len(links) == 1 + 3 + 3  # past the navigation, in it, and a run each
+    assert {link.removeprefix("#") for link in links if link} <= targets
+    for label in found.of("label"):
+        assert "for" not in label or label["for"] in targets
+
+
+def test_runs_stand_in_the_order_of_the_paper(tmp_path: Path) -> None:
+    for experiment, section in (("alpha", "5.2"), ("beta", "4.2"), ("gamma", "")):
+        write_run(tmp_path, experiment, section=replace(full_section(), paper_section=section))
+    write_run(tmp_path, "beta", seed=10)
+    write_run(tmp_path, "beta", seed=9)
+    assert [(run.experiment, run.seed) for run in read_runs(tmp_path)] == [
+        ("beta", "0"),
+        ("beta", "9"),
+        ("beta", "10"),
+        ("alpha", "0"),
+        ("gamma", "0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("result.json", "{", "result.json is not JSON"),
+        ("result.json", "[]", "result.json holds a list; expected an object"),
+        ("result.json", '{"claims": [{"name": 1}]}', "claims[0] lacks 'holds'"),
+        ("result.json", '{"claims": 3}', "claims[0] is 3; expected an object"),
+        ("page.json", None, "page.json is missing"),
+        ("page.json", "nonsense", "page.json is not JSON"),
+        ("page.json", "{}", "page.json lacks 'title'"),
+        ("page.json", '{"colour": 1}', "page.json has the unknown entry 'colour'"),
+        ("figures/a.png", None, "figure a.png is not shown: No such file"),
+        ("figures/a.png", "GIF89a", "figure a.png is not shown: it is not a PNG"),
+    ],
+)
+def test_a_broken_file_costs_one_line(
+    tmp_path: Path, file: str, content: str | None, said: str
+) -> None:
+    write_run(tmp_path, "whole")
+    broken = write_run(tmp_path, "broken")
+    if content is None:
+        (broken / file).unlink()
+    else:
+        (broken / file).write_text(content)
+    runs = {run.experiment: run for run in read_runs(tmp_path)}
+    assert runs["whole"].problems == ()
+    [problem] = runs["broken"].problems
+    assert said in problem
+    text = "".join(Elements(page_of(tmp_path)).text)
+    assert said in text
+    assert text.count("Not shown") == 1
+
+
+def test_a_run_without_a_page_still_shows_claims_and_figures(tmp_path: Path) -> None:
+    directory = write_run(tmp_path)
+    (directory / "page.json").unlink()
+    [run] = read_runs(tmp_path)
+    assert len(run.claims) == 2
+    assert [picture.figure.file for picture in run.pictures] == ["a.png"]
+
+
+def test_an_unfinished_run_names_its_finished_parts(tmp_path: Path) -> None:
+    part = tmp_path / "coins" / "quick" / "seed-3" / "parts" / "original" / "naive"
+    part.mkdir(parents=True)
+    (part / "result.json").write_text("{}")
+    [run] = read_runs(tmp_path)
+    assert run.problems == ("This run is not finished. Finished parts: original/naive.",)
+    assert "not finished" in page_of(tmp_path)
+
+
+def test_a_figure_cannot_lead_out_of_its_folder(tmp_path: Path) -> None:
+    outside = Figure(file="../../secret.png", caption="", alt="")
+    directory = write_run(tmp_path, section=replace(full_section(), figures=()))
+    (directory.parent / "secret.png").write_bytes(png())
+    section = replace(full_section(), figures=(outside,))
+    (directory / "page.json").write_text(json.dumps(asdict(section)))
+    [run] = read_runs(tmp_path)
+    assert run.pictures == ()
+    assert "leads out of the figures folder" in run.problems[0]
+
+
+def test_any_folder_of_results_will_do(tmp_path: Path) -> None:
+    directory = write_run(tmp_path)
+    for folder in (tmp_path, directory.parent, directory):
+        [run] = read_runs(folder)
+        assert run.path == ("coins", "quick", "0")
+
+
+def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    assert page_of(tmp_path) == page_of(tmp_path)
+
+
+def test_the_command_needs_results_and_no_torch(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    page = tmp_path / "pages" / "all.html"
+    outcome = CliRunner().invoke(app, ["report", str(tmp_path), "--out", str(page)])
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.output.strip() == str(page)
+    assert page.exists()
+    code = (
+        "import sys; from pathlib import Path; from secondguess.report.page import write_report; "
+        f"write_report(Path({str(tmp_path)!r})); "
+        "print(*sorted({'torch', 'matplotlib', 'transformers'} & set(sys.modules)))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert loaded.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"), [("empty", "holds no results"), ("nowhere", "is not a folder")]
+)
+def test_the_command_says_what_is_missing(tmp_path: Path, folder: str, said: str) -> None:
+    (tmp_path / "empty").mkdir()
+    outcome = CliRunner().invoke(app, ["report", str(tmp_path / folder)])
+    assert outcome.exit_code == 2
+    assert said in outcome.output
+    assert "secondguess reproduce" in outcome.output
+
+
+def test_answers_alone_make_a_page(tmp_path: Path) -> None:
+    path = write_answers("Words & <more>", full_section().answers, tmp_path / "answers.html")
+    found = Elements(path.read_text(encoding="utf-8"))
+    assert "Words & <more>" in found.text
+    assert len(found.of("button")) == 4
+
+
+def test_records_survive_json() -> None:
+    section = full_section(HOSTILE)
+    assert read_record(Section, json.loads(json.dumps(asdict(section)))) == section
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"title": 3}, r"page\.title is 3; expected text"),
+        ({"notes": "one"}, r"page\.notes is 'one'; expected a list"),
+        ({"tables": [{"title": "t", "columns": ["a"], "rows": [["1", "2"]]}]}, "a row of 2 cells"),
+        (
+            {
+                "answers": [
+                    {"title": "", "answers": [{"label": "", "words": ["a"], "log_probs": []}]}
+                ]
+            },
+            "0 log-probabilities; expected 1",
+        ),
+        ({"figures": [7]}, r"page\.figures\[0\] is 7; expected an object"),
+    ],
+)
+def test_wrong_entries_are_named(change: dict[str, object], said: str) -> None:
+    content = json.loads(json.dumps(asdict(full_section()))) | change
+    with pytest.raises(ValueError, match=said):
+        read_record(Section, content, "page")
+
+
+def test_a_walk_stays_on_its_grid() -> None:
+    walk = Walk(cells=(0, 4), confidence=1, exact_confidence=1, over_lake=False, unsafe=0)
+    view = WalkView(title="", unsafe_cell=None, walks=(walk,))
+    with pytest.raises(ValueError, match="visit cell 4; expected 0 to 3"):
+        WalkGroup(title="", side=2, start=0, goal=1, lake=(), max_gap=0.1, views=(view,))
+
+
+def test_a_number_is_no_truth_and_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="row of 1 cells; expected 2"):
+        Table(title="t", columns=("a", "b"), rows=(("1",),))
+    for wrong in (True, float("nan")):
+        content = {"cells": [], "confidence": wrong, "exact_confidence": None}
+        content |= {"over_lake": False, "unsafe": 0}
+        with pytest.raises(ValueError, match=r"it\.confidence"):
+            read_record(Walk, content)
