@@ -23,8 +23,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev,docs]'
 	@touch $@
 
-run: $(STAMP) ## the main job: a tour of a world whose truth is known
-	$(BIN)/python examples/tour.py --out out
+run: $(STAMP) ## the main job: all experiments at quick scale, and a page with their verdicts
+	$(BIN)/secondguess reproduce --preset quick --out out
 
 test: $(STAMP) ## every check that is not marked slow
 	$(PYTEST) -m "not slow"

@@ -63,6 +63,7 @@ def test_the_command_exits_as_it_promises_and_repeats_nothing(monkeypatch, tmp_p
     assert "cifar10h is left out" in result.output
     assert "toy: 1 of 2 claims hold" in result.output
     assert "does not hold: the seed is even: 1 (0)" in result.output
+    assert (tmp_path / "report.html").exists()
     computed = (tmp_path / "computed.txt").read_text()
     assert len(computed.splitlines()) == 6
 

@@ -21,6 +21,7 @@ from rich.progress import (
 
 from secondguess.experiments.reproduction import Listener, Outcome, reproduce_all
 from secondguess.experiments.worker import EXPERIMENTS
+from secondguess.report.page import write_report
 
 _EFFORT = {"regression": 2.0, "digits-of-pi": 3.0, "frozen-lake": 4.0, "cifar10h": 5.0}
 """How long experiments take beside each other, roughly; only the overall bar uses it."""
@@ -49,6 +50,7 @@ def reproduce_everything(*, preset: str, data_dir: Path | None, out: Path, stric
         )
         raise typer.Exit(130) from None
     _print_verdicts(outcomes)
+    typer.echo(f"The page: {write_report(out)}")
     if any(outcome.error is not None for outcome in outcomes):
         raise typer.Exit(1)
     if strict and not all(claim["holds"] for each in outcomes for claim in each.claims):
