@@ -1,0 +1,107 @@
+"""The two sequence trainings at published size: a few real steps, and what all would take.
+
+    python benchmarks/published_size.py [--rows 32] [--steps 2]
+
+The transformers of appendices F.3.2 and F.4.2 are built and trained for a few steps on a part of
+their batch. A step is linear in the rows of its batch, so the whole training takes the time a row
+times all rows (a little less: the optimiser works once a step, whatever the rows). The peer is a
+matrix product of 2048 x 2048, whose speed the training reaches a share of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from secondguess.experiments.digits_of_pi import run as pi
+from secondguess.experiments.digits_of_pi.pairs import PiPairs
+from secondguess.experiments.frozen_lake import run as lake
+from secondguess.experiments.frozen_lake.exact import ExactPredictor
+from secondguess.experiments.frozen_lake.pairs import LakePairs, WalkSource
+from secondguess.experiments.sequences import pair_loss
+from secondguess.learning.training import TrainingConfig, train
+
+
+def main() -> None:
+    """Print one line for each of the two."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rows", type=int, default=32, help="pairs of the part of a batch")
+    parser.add_argument("--steps", type=int, default=2, help="steps that are timed")
+    arguments = parser.parse_args()
+    peak = matrix_product_speed()
+    print(
+        f"matrix product of 2048 x 2048: {peak / 1e9:.0f} GFLOP/s with {torch.get_num_threads()} "
+        f"threads"
+    )
+    for name, prepare in (("digits of pi", digits_of_pi), ("Frozen Lake", frozen_lake)):
+        config, network, loss, batch_at = prepare(arguments.rows)
+        seconds, loss_value = time_steps(network, loss, batch_at, arguments.steps)
+        tokens = batch_at(0)["input_ids"].shape[1]
+        parameters = network.num_parameters()
+        # forward 2, backward 4 operations a parameter and token
+        speed = 6 * parameters * tokens * arguments.rows / seconds
+        days = seconds / arguments.rows * config.batch_size * config.num_steps / 86_400
+        print(
+            f"{name}: {parameters / 1e6:.1f} million parameters, {seconds:.2f} s for a step of "
+            f"{arguments.rows} pairs of {tokens} tokens (loss {loss_value:.1f}), "
+            f"{speed / peak:.0%} of the matrix product; {config.num_steps:,} steps of "
+            f"{config.batch_size:,} would take {days:.0f} days here"
+        )
+
+
+def digits_of_pi(rows: int) -> tuple[Any, Any, Callable, Callable]:
+    """Configuration, network, loss and data of the published digits-of-pi training."""
+    config = pi.PiConfig(**pi.PRESETS["paper"])
+    pairs = PiPairs(config.layout)
+    return (
+        config,
+        pi.fresh_model(config, pairs).network,
+        pair_loss,
+        pairs.source(batch_size=rows, seed=0),
+    )
+
+
+def frozen_lake(rows: int) -> tuple[Any, Any, Callable, Callable]:
+    """The same of Frozen Lake."""
+    config = lake.LakeConfig(**lake.PRESETS["paper"])
+    pairs = LakePairs(config.layout)
+    source = pairs.source(ExactPredictor().policies, WalkSource(batch_size=rows, seed=0))
+    return config, lake.fresh_model(config, pairs).network, pairs.loss, source
+
+
+def time_steps(
+    network: nn.Module, loss: Callable, batch_at: Callable, steps: int
+) -> tuple[float, float]:
+    """Seconds of a step, the first one left out, and the last loss."""
+    start = [0.0]
+
+    def timed_batch(step: int) -> Any:
+        if step == 1:
+            start[0] = time.perf_counter()
+        return batch_at(step)
+
+    history = train(
+        network,
+        loss=loss,
+        batch_at=timed_batch,
+        config=TrainingConfig(num_steps=steps + 1, learning_rate=2e-5),
+    )
+    return (time.perf_counter() - start[0]) / steps, float(history.losses[-1])
+
+
+def matrix_product_speed() -> float:
+    """Floating-point operations a second."""
+    matrix = torch.randn(2048, 2048)
+    start = time.perf_counter()
+    for _ in range(4):
+        matrix @ matrix
+    return 4 * 2 * 2048**3 / (time.perf_counter() - start)
+
+
+if __name__ == "__main__":
+    main()
