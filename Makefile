@@ -11,10 +11,10 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dis
 BENCH ?= $(wildcard benchmarks/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all lint types format bench docs clean
+.PHONY: help install run test test-all lint types format bench docs docs-sessions clean
 
 help: ## list the commands
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
 
 install: $(STAMP) ## make the environment in .venv (the other commands do it themselves)
 
@@ -50,6 +50,9 @@ bench: $(STAMP) ## speed and memory, as ratios against a named peer (BENCH=bench
 docs: $(STAMP) ## the documentation, as pages in out/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs out/docs
 	@echo "docs: out/docs/index.html"
+
+docs-sessions: $(STAMP) ## record the sessions of README and docs again (PAGES=docs/x.md for one)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python docs/sessions.py $(PAGES)
 
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) out build dist .pytest_cache .ruff_cache .hypothesis

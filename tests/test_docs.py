@@ -51,8 +51,9 @@ def test_every_public_name_has_a_doctested_example(name: str):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_code_blocks_of_the_pages_run(page: Path):
+def test_code_blocks_of_the_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Blocks fenced as pycon are sessions: what they print is compared, in order, page by page."""
+    monkeypatch.chdir(tmp_path)  # where they may write files
     blocks = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
     result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(session)

@@ -1,9 +1,11 @@
-"""Put the tables made from docs/results into the pages on guaranteed intervals.
+"""Put the tables made from docs/results into the pages on guaranteed intervals and performance.
 
     python docs/tables/render.py
 
 A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`; everything between the
-two is written by this script. A test checks that the pages are what it writes.
+two is written by this script. Between `<!-- quoted: PAGE HEADING -->` and `<!-- end of quote -->`
+it repeats the first table or block of that section of another page, with the command above it. A
+test checks that the pages are what it writes.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parent.parent
-PAGES = ("mean-bounds.md", "guaranteed-intervals.md")
+PAGES = ("mean-bounds.md", "guaranteed-intervals.md", "performance.md")
 METHODS = ("betting", "bernstein", "hoeffding")
 
 
@@ -98,6 +100,23 @@ def speed() -> str:
         f"{array['seconds']:.3f} s, `np.histogram` with 8,192 cells "
         f"{array['histogram_seconds']:.3f} s, ratio {ratio:.2f}."
     )
+
+
+def speed_in_short() -> str:
+    """The default method at a few sizes."""
+    record = result("mean-intervals-speed")
+    rows = [
+        [
+            f"{row['rows']:,}",
+            f"{1e9 * row['seconds'] / row['rows']:.1f}",
+            f"{row['seconds'] / row['histogram_seconds']:.2f}",
+            f"{row['megabytes']:.1f}",
+        ]
+        for row in record["rows"]
+        if row["method"] == "betting" and row["rows"] >= 10**6
+    ]
+    heads = ["rows", "ns a row", "times `np.histogram`", "MB"]
+    return table(heads, rows, record["command"])
 
 
 def command() -> str:
@@ -183,10 +202,27 @@ def one_sided() -> str:
     return table([*heads, "two-sided distance", "nearer by"], rows, record["command"])
 
 
+def quoted(page: str, heading: str) -> str:
+    """What a section of another page measured: its opening paragraph and its first table or block.
+
+    Args:
+        page: the name of the page.
+        heading: of the section, without the signs before it.
+    """
+    section = (DOCS / page).read_text().split(f"## {heading}\n", 1)[1].split("\n## ")[0]
+    found = re.search(
+        r".*?(^```.*?^```$|(?:^\|[^\n]*\n)+)", section, flags=re.DOTALL | re.MULTILINE
+    )
+    if found is None:
+        raise ValueError(f"{page} has no table or block below {heading!r}.")
+    return found[0].strip()
+
+
 TABLES = {
     "coverage": coverage,
     "peer": peer,
     "speed": speed,
+    "speed-in-short": speed_in_short,
     "command": command,
     "world": world,
     "responses": responses,
@@ -200,8 +236,13 @@ def rendered(page: str) -> str:
     def fill(match: re.Match[str]) -> str:
         return f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}"
 
+    def quote(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{quoted(match[2], match[3])}\n{match[4]}"
+
     pattern = r"(<!-- table: ([a-z-]+) -->).*?(<!-- end of table -->)"
-    return re.sub(pattern, fill, (DOCS / page).read_text(), flags=re.DOTALL)
+    text = re.sub(pattern, fill, (DOCS / page).read_text(), flags=re.DOTALL)
+    pattern = r"(<!-- quoted: (\S+) (.+?) -->).*?(<!-- end of quote -->)"
+    return re.sub(pattern, quote, text, flags=re.DOTALL)
 
 
 def main() -> None:

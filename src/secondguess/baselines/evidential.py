@@ -64,7 +64,7 @@ def label_losses(
 ) -> Tensor:
     """The loss of each label that could be observed, `(..., num_classes)`.
 
-    With q ~ Dirichlet(alpha), S the sum of alpha and e_y the label y as a vector:
+    With q ~ Dirichlet(alpha), S the sum of alpha and e_y the label y as a vector::
 
         cross_entropy   E[-log q_y]       = digamma(S) - digamma(alpha_y)
         squared_error   E[|e_y - q|^2]    = |e_y - alpha / S|^2 + sum_k m_k (1 - m_k) / (S + 1)

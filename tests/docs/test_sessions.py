@@ -1,0 +1,81 @@
+"""Recorded sessions: every one can be recorded again, and recording does what it says."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+PAGE = """\
+# Say it twice
+
+<!-- file: words.txt -->
+```text
+one two
+```
+
+```pycon
+>>> from pathlib import Path
+>>> _ = Path("count.txt").write_text(str(6 * 7))
+>>> [][0]
+Traceback (most recent call last):
+IndexError: list index out of range
+
+```
+
+<!-- recorded: echo unseen > made-before.txt -->
+```console
+$ cat words.txt count.txt
+stale
+$ ls \\
+    *-before.txt; printf 'a  \\n━━ 4/4\\nb\\n' >&2
+```
+
+```console
+$ echo left alone
+as it is
+```
+"""
+
+
+@pytest.fixture(scope="module")
+def sessions() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("sessions", ROOT / "docs" / "sessions.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_recorded_block_carries_a_command(sessions: ModuleType, page: Path) -> None:
+    text = page.read_text()
+    blocks = list(sessions.recorded_blocks(text))
+    assert len(blocks) == text.count("<!-- recorded"), "a mark does not stand above a block"
+    for block in blocks:
+        assert block["body"].startswith("$ ")
+
+
+def test_sessions_are_recorded_in_place(sessions: ModuleType, tmp_path: Path) -> None:
+    page = sessions.replayed(PAGE, tmp_path)
+    before, _, after = PAGE.partition("$ cat words.txt count.txt\n")
+    recorded = "$ cat words.txt count.txt\none two\n42\n$ ls \\\n    *-before.txt; "
+    recorded += "printf 'a  \\n━━ 4/4\\nb\\n' >&2\nmade-before.txt\na\nb\n"
+    assert page == before + recorded + after[after.index("```") :]
+
+
+def test_recording_twice_changes_nothing(sessions: ModuleType, tmp_path: Path) -> None:
+    page = sessions.replayed(PAGE, tmp_path)
+    assert sessions.replayed(page, tmp_path) == page
+
+
+def test_a_command_that_fails_ends_the_recording(sessions: ModuleType, tmp_path: Path) -> None:
+    failing = PAGE.replace("cat words.txt", "cat words.txt nowhere.txt")
+    with pytest.raises(SystemExit, match=r"exit code 1:\none two"):
+        sessions.replayed(failing, tmp_path)
