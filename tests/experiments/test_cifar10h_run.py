@@ -18,6 +18,7 @@ from secondguess.experiments.cifar10h import data, protocol, run, task
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.tables import tables
 from secondguess.learning.pairs import PairData
+from secondguess.report.reading import read_run
 
 TINY = run.Preset(
     backbone="frozen",
@@ -86,6 +87,11 @@ def test_a_run_goes_from_images_to_tables(
     }
     kept = {path.name for path in (directories[0] / "parts/original/cheat").iterdir()}
     assert kept == {"finetuned", "result.json", "arrays.npz"}
+    described = read_run(directories[0])
+    assert described.problems == ()
+    original, extra = described.section.tables
+    assert original.rows[0][1].endswith(" (0.076)")  # the paper's ECE-2 of the naive network
+    assert extra.title.startswith("Extra classes")
     text = tables(directories)
     assert text.count("| Naive NN |") == 2
     assert "2 seed(s)" in text

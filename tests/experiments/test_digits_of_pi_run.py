@@ -8,7 +8,7 @@ import pytest
 
 from secondguess.experiments.digits_of_pi.claims import pi_claims
 from secondguess.experiments.digits_of_pi.figures import draw_figures, statements_of
-from secondguess.experiments.digits_of_pi.pictures import shade
+from secondguess.experiments.digits_of_pi.page import pi_section
 from secondguess.experiments.digits_of_pi.rankings import RIVALS
 from secondguess.experiments.digits_of_pi.run import (
     PRESETS,
@@ -19,6 +19,8 @@ from secondguess.experiments.digits_of_pi.run import (
 )
 from secondguess.experiments.runner import PartResult, run_experiment
 from secondguess.language.generation import answer
+from secondguess.report.reading import read_run
+from secondguess.report.words import shade
 
 TINY = PiConfig(
     layout="positions",
@@ -43,6 +45,7 @@ def run(out, config=TINY, report=print):
         parts=pi_parts(config),
         claims=pi_claims,
         draw=draw_figures,
+        describe=pi_section,
         out=out,
         report=report,
     )
@@ -75,6 +78,22 @@ def test_a_run_leaves_results_figures_and_a_model(directory):
         rng=np.random.default_rng(0),
     )
     assert decision.num_candidates == 1
+
+
+def test_the_report_has_tables_answers_and_every_figure(directory):
+    described = read_run(directory)
+    assert described.problems == ()
+    assert [picture.figure.file for picture in described.pictures] == [
+        "reliability.png",
+        "rankings.png",
+        "by-digit.png",
+    ]
+    rankings, decoders, deciles = described.section.tables
+    assert [row[0] for row in rankings.rows] == ["epistemic confidence", *RIVALS]
+    assert (len(decoders.rows), len(deciles.rows)) == (6, 10)
+    scored, pairs, *_ = described.section.answers
+    assert scored.answers[0].log_probs_after is not None
+    assert len(pairs.answers) == 2 * len(scored.answers)
 
 
 def test_exact_scores_cover_every_sentence(directory):

@@ -6,7 +6,6 @@ Needs Jinja2. Everything comes from `read_runs`; all text is escaped by the temp
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
@@ -17,6 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from secondguess.report.numbers import duration, number
 from secondguess.report.reading import Run, read_runs
 from secondguess.report.sections import AnswerGroup, Walk
 from secondguess.report.words import coloured_words
@@ -79,39 +79,6 @@ def _environment() -> Environment:
 def _asset(name: str) -> Markup:
     """A style sheet or script of this package, as it is."""
     return Markup(files("secondguess.report").joinpath("templates", name).read_text("utf-8"))
-
-
-def number(value: float) -> str:
-    """A number to read: three digits, thousands apart, a true minus sign.
-
-    >>> [number(value) for value in (0.0127354, 12345.6, -0.5, 0.0, 0.000045, 3, math.inf)]
-    ['0.0127', '12,346', '−0.5', '0', '4.5e−05', '3', '∞']
-    """
-    if math.isinf(value):
-        text = "∞" if value > 0 else "-∞"
-    elif abs(value) >= 1000:
-        text = f"{value:,.0f}"
-    elif value and abs(value) < 1e-3:
-        text = f"{value:.1e}"
-    else:
-        text = f"{value:.3g}"
-    return text.replace("-", "−")
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds as one reads them.
-
-    >>> duration(4.2), duration(144.7), duration(7300), duration(None)
-    ('4 s', '2 min 25 s', '2 h 1 min', 'unknown')
-    """
-    if seconds is None:
-        return "unknown"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def _setting(value: Any) -> str:

@@ -18,6 +18,7 @@ from secondguess.experiments.regression.data import (
 from secondguess.experiments.regression.intervals import TabulatedPredictor, study_intervals
 from secondguess.experiments.regression.methods import RegressionConfig, fit_cheat_corrected
 from secondguess.experiments.runner import PartResult
+from secondguess.report.reading import read_run
 from secondguess.theory.records import Prediction
 
 TINY = run.Preset(num_steps=8, num_members=2, num_inducing=16, largest_stream=2000)
@@ -159,6 +160,11 @@ def test_the_command_makes_every_result_and_figure(tmp_path: Path) -> None:
         "figure-4.png",
         *(f"intervals-{root}.png" for root in ("0.001", "0.01", "0.02", "0.05", "0.5")),
     }
+    described = read_run(directory)
+    assert described.problems == ()
+    left_out = {"intervals-0.01.png", "intervals-0.05.png"}  # they show nothing that 0.02 does not
+    assert {picture.figure.file for picture in described.pictures} == figures - left_out
+    assert [len(table.rows) for table in described.section.tables] == [5, 5]
     assert "is finished" not in ended.output
     again = CliRunner().invoke(app, ["reproduce", "regression", *options])
     assert again.output.count("is finished") == len(result["metrics"])

@@ -21,6 +21,7 @@ from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.figures import draw_reliability_diagrams, draw_variants
 from secondguess.experiments.cifar10h.fitting import predict
 from secondguess.experiments.cifar10h.methods import METHODS, Method
+from secondguess.experiments.cifar10h.page import cifar10h_section
 from secondguess.experiments.cifar10h.protocol import (
     ProtocolConfig,
     Recipe,
@@ -164,6 +165,7 @@ def run_cifar10h(
         parts=parts,
         claims=cifar10h_claims,
         draw=partial(draw_figures, loaded),
+        describe=cifar10h_section,
         out=out,
     )
 

@@ -13,7 +13,8 @@ from secondguess.experiments.digits_of_pi.evaluation import (
     Statements,
     reliability_bins,
 )
-from secondguess.experiments.digits_of_pi.pictures import draw_examples, write_page
+from secondguess.experiments.digits_of_pi.page import answer_groups
+from secondguess.experiments.digits_of_pi.pictures import draw_examples
 from secondguess.experiments.digits_of_pi.rankings import (
     CONFIDENCE,
     GAP_KINDS,
@@ -32,6 +33,7 @@ from secondguess.report.look import (
     save,
     series_styles,
 )
+from secondguess.report.page import write_answers
 from secondguess.theory.checks import FloatArray
 from secondguess.theory.metrics import HallucinationCurve
 from secondguess.theory.records import SelfCheatScores
@@ -50,7 +52,9 @@ def draw_figures(parts: Mapping[str, PartResult], directory: Path) -> None:
         examples = parts["examples"].metrics
         for name, each in examples.items():
             draw_examples(each, directory / f"examples-{name}.png")
-        write_page(examples, directory / "examples.html")
+        write_answers(
+            "Digits of pi, word by word", answer_groups(examples), directory / "examples.html"
+        )
 
 
 def statements_of(part: PartResult) -> Statements:

@@ -30,6 +30,7 @@ from secondguess.experiments.digits_of_pi.evaluation import (
 from secondguess.experiments.digits_of_pi.examples import pick_examples
 from secondguess.experiments.digits_of_pi.figures import draw_figures
 from secondguess.experiments.digits_of_pi.grammar import HAZY, grammar
+from secondguess.experiments.digits_of_pi.page import pi_section
 from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.digits_of_pi.questions import digits_at, question
 from secondguess.experiments.digits_of_pi.rankings import (
@@ -139,6 +140,7 @@ def run_digits_of_pi(*, preset: str, out: Path, seed: int = 0) -> Path:
         parts=pi_parts(config),
         claims=pi_claims,
         draw=draw_figures,
+        describe=pi_section,
         out=out,
     )
 

@@ -28,6 +28,7 @@ from secondguess.experiments.frozen_lake.evaluation import (
 )
 from secondguess.experiments.frozen_lake.exact import ExactPredictor
 from secondguess.experiments.frozen_lake.figures import draw_figures
+from secondguess.experiments.frozen_lake.page import lake_section
 from secondguess.experiments.frozen_lake.pairs import LakePairs, WalkSource
 from secondguess.experiments.frozen_lake.walks import HIDDEN
 from secondguess.experiments.frozen_lake.world import (
@@ -109,6 +110,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "cpu": _SMALL | {"num_steps": 16_000, "track_every": 1000},
     "paper": {},
 }
+STILL_LEARNING = ("quick",)
+"""Presets whose network is not judged: claims are about the exact predictor alone."""
 NUM_SEEDS = {"quick": 1, "cpu": 2, "paper": 1}
 
 
@@ -123,14 +126,16 @@ def run_frozen_lake(*, preset: str, out: Path, seed: int = 0) -> Path:
     if preset not in PRESETS:
         raise ValueError(f"preset is {preset!r}; expected one of {', '.join(PRESETS)}.")
     config = LakeConfig(**PRESETS[preset], seed=seed)
+    still_learning = preset in STILL_LEARNING
     return run_experiment(
         experiment="frozen-lake",
         preset=preset,
         seed=seed,
         config=asdict(config),
         parts=lake_parts(config),
-        claims=lake_claims,
+        claims=partial(lake_claims, still_learning=still_learning),
         draw=draw_figures,
+        describe=partial(lake_section, still_learning=still_learning),
         out=out,
     )
 

@@ -30,6 +30,7 @@ from secondguess.experiments.regression.methods import (
     fit_evidential,
     fit_gaussian_process,
 )
+from secondguess.experiments.regression.page import regression_section
 from secondguess.experiments.runner import Part, PartResult, run_experiment
 from secondguess.theory.metrics import grouping_error, mean_variance
 from secondguess.theory.reliability import first_order_ece, second_order_ece
@@ -111,6 +112,7 @@ def run_regression(
         parts=parts,
         claims=regression_claims,
         draw=partial(draw_figures, PLOT_INPUTS, FUNCTIONS[function]),
+        describe=partial(regression_section, function),
         out=out,
     )
 
