@@ -13,7 +13,8 @@ import typer
 from secondguess.cli import intervals, language, report, reproduce
 
 app = typer.Typer(
-    help="Models that say what they don't know.",
+    help="Models that say what they don't know, from pairs of responses to the same input.",
+    epilog="Each command has its own --help. Mistakes end with exit code 2 and say what to do.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

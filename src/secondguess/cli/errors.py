@@ -7,16 +7,36 @@ from contextlib import contextmanager
 
 import typer
 
+EXTRAS = {
+    "torch": "learning",
+    "accelerate": "learning",
+    "safetensors": "learning",
+    "sklearn": "learning",
+    "transformers": "language",
+    "tokenizers": "language",
+}
+"""Which extra brings a module that a command needs; the other modules come with `all`."""
+
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Turn a bad value or a file that cannot be used into a message and exit code 2.
+    """Turn a bad value, an unusable file or a missing package into a message and exit code 2.
 
-    Put it around what reads the user's files and arguments. Other exceptions are bugs and keep
-    their traceback.
+    Put it around what reads the user's files and arguments, imports included. Other exceptions are
+    bugs and keep their traceback.
     """
     try:
         yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if package in ("", "secondguess"):
+            raise
+        typer.echo(
+            f"secondguess: this command needs {package}; install it with\n"
+            f"    pip install 'secondguess[{EXTRAS.get(package, 'all')},cli]'",
+            err=True,
+        )
+        raise typer.Exit(2) from None
     except (ValueError, OSError) as error:
         typer.echo(f"secondguess: {error}", err=True)
         raise typer.Exit(2) from None

@@ -31,7 +31,7 @@ class PrecisionName(StrEnum):
 
 def fit(
     data: Annotated[
-        Path, typer.Argument(help='JSON lines {"prompt": ..., "responses": [two or more]}.')
+        Path, typer.Argument(help='JSON lines {"prompt": "...", "responses": ["...", "..."]}.')
     ],
     model: Annotated[str, typer.Option(help="Folder, name or GGUF file of a causal model.")],
     out: Annotated[Path, typer.Option(help="Folder for the pair model.")],
@@ -63,8 +63,9 @@ def fit(
 ) -> None:
     """Train a causal language model on pairs of responses.
 
-    Killed and started again with the same options, it goes on from its last checkpoint. Run it
-    under 'accelerate launch -m secondguess.cli fit ...' for several processes.
+    A line of the data has a prompt (text, or a list of chat messages) and two or more independent
+    responses to it. Killed and started again with the same options, it goes on from its last
+    checkpoint. Run it under 'accelerate launch -m secondguess.cli fit ...' for several processes.
     """
     with user_errors():
         from accelerate import PartialState
@@ -78,7 +79,7 @@ def fit(
         if (out / "pair_format.json").exists():
             raise ValueError(f"{out} holds a trained pair model; name another folder.")
         if not data.is_file():
-            raise ValueError(f"{data} is not a file.")
+            raise ValueError(f"{data} is not a file; expected one of JSON lines.")
         network, tokenizer = load_network(model)
         context = context_length(network)
         # The longest response is found while the rows are checked, in a format with any room.
@@ -147,7 +148,10 @@ def fit(
             pair_model.save(out)
             shutil.rmtree(out / "checkpoints")
             recent = history.losses[-max(1, steps // 10) :].mean()
-            say(f"wrote {out}: {recent:.4f} nats a pair over the last steps")
+            say(
+                f"wrote {out}: {recent:.4f} nats a pair over the last steps; next: "
+                f"secondguess check {out} HELD_OUT_FILE"
+            )
         PartialState().wait_for_everyone()
 
 

@@ -26,7 +26,8 @@ FULL_COLOUR_NATS = 2.0
 def check(
     model: ModelArgument,
     file: Annotated[
-        Path, typer.Argument(help='Held-out JSON lines {"prompt": ..., "responses": [y1, y2]}.')
+        Path,
+        typer.Argument(help='Held-out JSON lines {"prompt": "...", "responses": ["...", "..."]}.'),
     ],
     property_column: Annotated[
         str | None,
@@ -57,7 +58,7 @@ def check(
         from secondguess.language.jsonl import parse_rows, read_windows
 
         if not file.is_file():
-            raise ValueError(f"{file} is not a file.")
+            raise ValueError(f"{file} is not a file; expected held-out JSON lines.")
         pair_model = load_model(model, quiet_state())
 
         def checked(row: Row) -> Any:
@@ -187,14 +188,17 @@ def show(
 ) -> None:
     """Print scored responses with each token coloured by its amount of cheating.
 
-    Red: peeking made the token more likely, so the model did not know it. Blue: less likely, which
-    a calibrated model does not show on average.
+    The confidence of a response is p(y|x) / p(y|y,x); 1 means that the model knew it. Red: peeking
+    made the token more likely, so the model did not know it. Blue: less likely, which a calibrated
+    model does not show on average.
     """
     with user_errors():
         from rich.console import Console
 
         if not file.is_file():
-            raise ValueError(f"{file} is not a file.")
+            raise ValueError(
+                f"{file} is not a file; expected what 'secondguess score' or 'answer' wrote."
+            )
         console = Console(highlight=False)
         for number, line in enumerate(_shown_lines(file)):
             if number == limit:

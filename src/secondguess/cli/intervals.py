@@ -30,8 +30,8 @@ class Method(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the two commands."""
-    app.command()(calibrate)
-    app.command()(intervals)
+    for command in (calibrate, intervals):
+        app.command(rich_help_panel="Intervals for any predictor")(command)
 
 
 def calibrate(
@@ -63,8 +63,10 @@ def calibrate(
 ) -> None:
     """Learn from paired responses how far a predictor's variances must be inflated.
 
-    Rows are numbered from 0 in messages. The intervals that follow ('secondguess intervals') hold
-    the true probability for all but the miss rate of new inputs, whatever the predictor.
+    The file has a row for each held-out input: a predicted probability, its variance, and two or
+    more independent responses. The intervals that follow ('secondguess intervals') hold the true
+    probability for all but the miss rate of new inputs, whatever the predictor. Rows are numbered
+    from 0 in messages.
     """
     with user_errors():
         from secondguess.cli.calibration_job import CalibrationJob
@@ -90,15 +92,15 @@ def calibrate(
             partial.write_text(json.dumps(record, indent=2) + "\n")
     if as_json:
         typer.echo(json.dumps(record))
-        return
-    typer.echo(
-        f"variance inflation {inflation.value:.6g} (estimate {inflation.mean:.6g}), "
-        f"min variance {inflation.min_variance:.6g}\n"
-        f"from {inflation.num_rows:,} rows with {inflation.num_responses} responses each, "
-        f"{inflation.method}, failure rate {inflation.failure_rate:g}\n"
-        f"{inflation.num_negative_variances:,} negative variances were raised to the minimum\n"
-        f"wrote {out}"
-    )
+    else:
+        typer.echo(
+            f"variance inflation {inflation.value:.6g} (estimate {inflation.mean:.6g}), "
+            f"min variance {inflation.min_variance:.6g}\n"
+            f"from {inflation.num_rows:,} rows with {inflation.num_responses} responses each, "
+            f"{inflation.method}, failure rate {inflation.failure_rate:g}\n"
+            f"{inflation.num_negative_variances:,} negative variances were raised to the minimum\n"
+            f"wrote {out}; next: secondguess intervals FILE --calibration {out}"
+        )
     if inflation.clipped:
         typer.echo(
             "secondguess: the bound on the squared error came out negative and was raised to 0; "
@@ -110,7 +112,12 @@ def calibrate(
 def intervals(
     file: Annotated[Path, typer.Argument(help="Parquet, CSV or .npy columns, as for calibrate.")],
     calibration: Annotated[Path, typer.Option(help="What 'secondguess calibrate' wrote.")],
-    out: Annotated[Path, typer.Option(help="Where to write the file with the added columns.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The file with the added columns. Default: the input's name with .intervals."
+        ),
+    ] = None,
     miss_rate: Annotated[
         float, typer.Option(help="The share of inputs whose probability may lie outside.")
     ] = 0.1,
@@ -123,11 +130,18 @@ def intervals(
     lower_col: Annotated[str, typer.Option(help="Name of the column of lower ends.")] = "lower",
     upper_col: Annotated[str, typer.Option(help="Name of the column of upper ends.")] = "upper",
     clip: Annotated[bool, typer.Option(help="Cut the intervals to [0, 1].")] = True,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what was written as JSON.")
+    ] = False,
 ) -> None:
-    """Add guaranteed intervals for the true probability to a file of predictions."""
+    """Add guaranteed intervals for the true probability to a file of predictions.
+
+    The guarantee is that of the calibration, so the inputs must be drawn as those of its file were.
+    """
     with user_errors():
         from secondguess.cli.added_columns import write_added
         from secondguess.cli.columns import Chunk, open_columns, require
+        from secondguess.theory.records import RestsOn
 
         inflation, names = _read_record(calibration)
         needed = [probs_col or names["probs"], variance_col or names["variance"]]
@@ -140,11 +154,22 @@ def intervals(
             found = found.clipped() if clip else found
             return {lower_col: found.lower, upper_col: found.upper}
 
+        out = out or file.with_name(f"{file.stem}.intervals{file.suffix}")
         num_rows = write_added(columns, out, needed, [lower_col, upper_col], compute)
-    typer.echo(
-        f"wrote {out}: {num_rows:,} rows with intervals at miss rate {miss_rate:g}, "
-        f"guaranteed by a calibration set"
-    )
+    if as_json:
+        record = {
+            "out": str(out),
+            "num_rows": num_rows,
+            "miss_rate": miss_rate,
+            "failure_rate": inflation.failure_rate,
+            "rests_on": str(RestsOn.CALIBRATION_SET),
+        }
+        typer.echo(json.dumps(record))
+    else:
+        typer.echo(
+            f"wrote {out}: {num_rows:,} rows with intervals at miss rate {miss_rate:g}, "
+            f"{RestsOn.CALIBRATION_SET}"
+        )
 
 
 def _check_predictions(path: Path, chunk: dict[str, Any], needed: list[str], row: int) -> None:

@@ -50,14 +50,14 @@ class GapName(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add all commands on language models."""
-    for command in (fit, score, answer, check, show):
-        app.command()(command)
+    for command in (fit, check, score, answer, show):
+        app.command(rich_help_panel="Language models")(command)
 
 
 def score(
     model: ModelArgument,
     file: Annotated[
-        Path, typer.Argument(help='JSON lines {"prompt": ..., "responses": [one or more]}.')
+        Path, typer.Argument(help='JSON lines {"prompt": "...", "responses": ["...", ...]}.')
     ],
     out: Annotated[
         Path | None, typer.Option(help="Default: the input's name with .scores.jsonl.")
@@ -66,7 +66,11 @@ def score(
     skip_bad: SkipOption = False,
     window_size: WindowOption = WINDOW_SIZE,
 ) -> None:
-    """Score responses: how likely each is at first sight and after peeking, token by token."""
+    """Score responses: how likely each is at first sight and after peeking, token by token.
+
+    The output has, for each response, log p(y|x), log p(y|y,x) and the epistemic confidence, which
+    is their ratio; print it with 'secondguess show'.
+    """
     with user_errors():
         from secondguess.language.jsonl import SKIPPED, parse_rows
         from secondguess.language.scoring import ScoredResponse, score_tokens
@@ -108,7 +112,7 @@ def score(
 
 def answer(
     model: ModelArgument,
-    file: Annotated[Path, typer.Argument(help='JSON lines {"prompt": ...}.')],
+    file: Annotated[Path, typer.Argument(help='JSON lines {"prompt": "..."}.')],
     max_hallucination_rate: Annotated[
         float, typer.Option(help="The largest bound that is still answered.")
     ],
@@ -116,7 +120,11 @@ def answer(
         Path | None, typer.Option(help="Default: the input's name with .answers.jsonl.")
     ] = None,
     strategy: Annotated[
-        StrategyName, typer.Option(help="One sample, sample until it fits, or the most probable.")
+        StrategyName,
+        typer.Option(
+            help="selective: one sample, kept if its bound is small enough. rejection: sample "
+            "until one is. top1: the most probable of those that are."
+        ),
     ] = StrategyName.selective,
     num_candidates: Annotated[
         int, typer.Option(min=1, help="Samples a prompt may cost (rejection, top1).")
@@ -135,7 +143,11 @@ def answer(
     skip_bad: SkipOption = False,
     window_size: WindowOption = WINDOW_SIZE,
 ) -> None:
-    """Answer prompts, or abstain where the bound on hallucination is too weak."""
+    """Answer prompts, or abstain where the bound on hallucination is too weak.
+
+    An answer whose bound is b is made up with a probability of at most b, if the model is
+    calibrated on pairs ('secondguess check' looks for signs that it is not).
+    """
     with user_errors():
         import numpy as np
 

@@ -1,0 +1,79 @@
+"""What the command says of itself, and to somebody who lacks a package."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from secondguess.cli.app import app
+from secondguess.cli.errors import user_errors
+
+ITEMS = "p,v,y1,y2\n" + "0.5,0.1,1,0\n0.4,0.1,1,1\n0.3,0.1,0,0\n" * 20
+
+
+def run(*arguments: object) -> Result:
+    # As wide as the longest line, so that no text is broken.
+    return CliRunner().invoke(app, [str(each) for each in arguments], env={"COLUMNS": "400"})
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, (*path, name))
+
+
+COMMANDS = list(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), COMMANDS, ids=[" ".join(path) or "secondguess" for path, _ in COMMANDS]
+)
+def test_help_shows_every_text_as_it_was_written(path: tuple[str, ...], command: Any) -> None:
+    """Text in square brackets, taken for markup, would silently vanish."""
+    result = run(*path, "--help")
+    assert result.exit_code == 0
+    assert command.help
+    for parameter in command.params:
+        assert parameter.help, f"{parameter.name} has no help"
+        assert parameter.help in result.output
+
+
+def test_a_missing_package_is_named_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    file = tmp_path / "held-out.jsonl"
+    file.write_text("{}\n")
+    result = run("check", tmp_path, file)
+    assert result.exit_code == 2
+    assert "needs accelerate; install it" in result.output
+    assert "pip install 'secondguess[learning,cli]'" in result.output
+
+
+def test_a_missing_module_of_our_own_is_a_bug() -> None:
+    with pytest.raises(ModuleNotFoundError), user_errors():
+        raise ModuleNotFoundError(name="secondguess.nowhere")
+
+
+def test_intervals_say_as_json_what_they_wrote(tmp_path: Path) -> None:
+    items, calibration = tmp_path / "items.csv", tmp_path / "cal.json"
+    items.write_text(ITEMS)
+    columns = ("--probs-col", "p", "--variance-col", "v", "--response-cols", "y1,y2")
+    learned = run("calibrate", items, *columns, "--min-variance", 0.1, "--out", calibration)
+    assert f"next: secondguess intervals FILE --calibration {calibration}" in learned.output
+    result = run("intervals", items, "--calibration", calibration, "--json")
+    assert (tmp_path / "items.intervals.csv").read_text().startswith('"p","v","y1","y2","lower",')
+    assert json.loads(result.stdout) == {
+        "out": str(tmp_path / "items.intervals.csv"),
+        "num_rows": 60,
+        "miss_rate": 0.1,
+        "failure_rate": 0.05,
+        "rests_on": "guaranteed by a calibration set",
+    }
