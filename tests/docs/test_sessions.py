@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import json
 from pathlib import Path
 from types import ModuleType
 
@@ -60,6 +62,17 @@ def test_every_recorded_block_carries_a_command(sessions: ModuleType, page: Path
     assert len(blocks) == text.count("<!-- recorded"), "a mark does not stand above a block"
     for block in blocks:
         assert block["body"].startswith("$ ")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_of_a_page_can_be_read(sessions: ModuleType, page: Path) -> None:
+    for block in sessions.BLOCK.finditer(page.read_text()):
+        if block["mark"] == "file":
+            assert block["argument"]
+            if block["language"] == "python":
+                ast.parse(block["body"])
+            elif block["language"] == "json":
+                assert [json.loads(line) for line in block["body"].splitlines()]
 
 
 def test_sessions_are_recorded_in_place(sessions: ModuleType, tmp_path: Path) -> None:
