@@ -290,3 +290,32 @@ def test_hostile_results_run_nothing(tmp_path: Path, opened: Opened) -> None:
     expect(page.locator("#reading")).to_be_visible()
     assert page.locator("script").count() == 1
     assert page.locator("img").count() == 1
+
+
+@pytest.mark.slow
+def test_fresh_runs_make_a_page(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from secondguess.experiments.digits_of_pi import run as digits_of_pi
+    from secondguess.experiments.frozen_lake import run as frozen_lake
+    from secondguess.experiments.regression import run as regression
+
+    tiny = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "batch_size": 8, "num_steps": 4}
+    tiny |= {"layout": "positions", "warmup_steps": 1}
+    lake = tiny | {"track_every": 2, "num_held_out": 20, "num_samples": 40}
+    monkeypatch.setitem(frozen_lake.PRESETS, "quick", lake)
+    pi = tiny | {"num_offsets": 24, "num_samples": 10}
+    monkeypatch.setitem(digits_of_pi.PRESETS, "quick", pi)
+    small = regression.Preset(num_steps=4, num_members=2, num_inducing=8, largest_stream=1000)
+    monkeypatch.setitem(regression.PRESETS, "quick", small)
+    frozen_lake.run_frozen_lake(preset="quick", out=tmp_path)
+    digits_of_pi.run_digits_of_pi(preset="quick", out=tmp_path)
+    regression.run_regression(preset="quick", out=tmp_path, extras=())
+    page = opened(write_report(tmp_path))
+    titles = ["One-dimensional regression", "Digits of pi", "Frozen Lake"]
+    assert page.locator("h2").all_inner_texts() == titles
+    assert page.locator(".problem").count() == 0
+    assert page.evaluate("[...document.images].every((each) => each.naturalWidth > 0)")
+    assert page.locator("img").count() == 4 + 3 + 5
+    lake_verdicts = page.locator("#frozen-lake .statement").all_inner_texts()
+    assert all(text.lower().startswith("exact predictor") for text in lake_verdicts)

@@ -4,27 +4,37 @@
 
   // The log-probabilities of a word: on hover, on focus and on touch, closed by Escape.
   const reading = document.getElementById("reading");
+  let shown = null;
   const show = (word) => {
+    shown = word;
     reading.textContent = word.dataset.reading;
     reading.hidden = false;
-    const place = word.getBoundingClientRect();
+    place();
+  };
+  const place = () => {
+    if (!shown) return;
+    const word = shown.getBoundingClientRect();
     const bubble = reading.getBoundingClientRect();
     const space = document.documentElement.clientWidth - bubble.width - 8;
-    reading.style.left = `${Math.max(8, Math.min(place.left, space))}px`;
-    const above = place.top - bubble.height - 6;
-    reading.style.top = `${above > 4 ? above : place.bottom + 6}px`;
+    reading.style.left = `${Math.max(8, Math.min(word.left, space))}px`;
+    const above = word.top - bubble.height - 6;
+    reading.style.top = `${above > 4 ? above : word.bottom + 6}px`;
   };
-  const hide = () => { reading.hidden = true; };
+  const hide = () => {
+    shown = null;
+    reading.hidden = true;
+  };
   const wordOf = (event) => event.target instanceof Element && event.target.closest(".word");
   for (const kind of ["pointerover", "focusin", "click"]) {
     document.addEventListener(kind, (event) => {
-      const word = wordOf(event);
+      // Scrolling to a word that the keyboard has reached may move the page under the pointer.
+      const word = wordOf(event) || document.querySelector(".word:focus-visible");
       if (word) show(word);
       else if (kind !== "focusin") hide();
     });
   }
   document.addEventListener("focusout", (event) => { if (wordOf(event)) hide(); });
-  document.addEventListener("scroll", hide, { passive: true, capture: true });
+  document.addEventListener("scroll", place, { passive: true, capture: true });
 
   // One tab stop an answer; arrows go from word to word.
   document.addEventListener("keydown", (event) => {
