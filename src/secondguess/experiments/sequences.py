@@ -104,7 +104,7 @@ class PairLayout:
         first: IntArray,
         second: IntArray,
         *,
-        batch_size: int = 1024,
+        batch_size: int = 256,
     ) -> tuple[FloatArray, FloatArray]:
         """Log p(y1|x) and log p(y2|y1,x) of each pair, each of shape `(n,)`."""
         totals = np.empty((len(prompts), 2))
