@@ -33,7 +33,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>recorded|file)(?:: (?P<argument>.+?))? -->\n+)?"
-    r"```(?P<language>\w*)\n(?P<body>.*?)^```$",
+    r"```(?P<language>[^\n`]*)\n(?P<body>.*?)^```$",
     flags=re.DOTALL | re.MULTILINE,
 )
 COMMAND = re.compile(r"^\$ (?:.*\\\n)*.*\n", flags=re.MULTILINE)

@@ -16,6 +16,10 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGE = """\
 # Say it twice
 
+```{note}
+A block of another kind, whose end is no beginning.
+```
+
 <!-- file: words.txt -->
 ```text
 one two
