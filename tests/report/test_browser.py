@@ -81,6 +81,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if request.param == "committed":
         return write_report(COMMITTED, folder / "report.html")
     write_run(folder, "coins")
+    write_run(folder, "coins", seed=1)
     write_run(folder, "dice", seed=1, text="a_very_long_name_" * 12)
     return write_report(folder)
 

@@ -130,6 +130,17 @@ def test_links_of_the_page_lead_somewhere(tmp_path: Path) -> None:
         assert "for" not in label or label["for"] in targets
 
 
+def test_further_seeds_are_folded_below_the_first(tmp_path: Path) -> None:
+    for preset, seed in (("quick", 0), ("quick", 1), ("quick", 2), ("paper", 0)):
+        write_run(tmp_path, preset=preset, seed=seed)
+    page = page_of(tmp_path)
+    assert page.count("Everything on this seed: 1 of 2 checks hold") == 2
+    found = Elements(page)
+    assert len(found.of("article")) == 4
+    # The claim of the paper stands once, at the first run.
+    assert "".join(found.text).count("Section 4.2 of the paper.") == 1
+
+
 def test_runs_stand_in_the_order_of_the_paper(tmp_path: Path) -> None:
     for experiment, section in (("alpha", "5.2"), ("beta", "4.2"), ("gamma", "")):
         write_run(tmp_path, experiment, section=replace(full_section(), paper_section=section))

@@ -56,7 +56,7 @@ def lake_section(parts: Mapping[str, PartResult], *, still_learning: bool = Fals
     """
     exact, printed = exact_metrics(parts["exact"].metrics)
     network = parts["samples"].metrics
-    who = "network, still learning" if still_learning else "network"
+    who = "network (still learning)" if still_learning else "network"
     notes = [
         f"The nine experts are solved exactly, so the perfectly calibrated predictor is known. "
         f"With the discount that the paper prints, {PRINTED_DISCOUNT:g}, it accepts "
@@ -92,7 +92,7 @@ def lake_section(parts: Mapping[str, PartResult], *, still_learning: bool = Fals
 def _share_table(exact: Mapping[str, Any], network: Mapping[str, Any], who: str) -> Table:
     return Table(
         title="Safety of sampled walks, and of those with a confidence gap of at most 0.05",
-        columns=("", "View", "Exact predictor", f"This run's {who}", "The paper's Figure 6"),
+        columns=("Share", "View", "Exact predictor", f"This run's {who}", "The paper's Figure 6"),
         rows=tuple(
             (
                 title,
@@ -104,14 +104,15 @@ def _share_table(exact: Mapping[str, Any], network: Mapping[str, Any], who: str)
             for view in ("hidden", "visible")
             for name, title in _SHARES.items()
         ),
-        note="Under the hidden view each of the nine cells counts as the unsafe one equally often.",
+        note="Under the hidden view each of the nine cells counts as the unsafe one equally often. "
+        "What is no walk counts as over the lake and unsafe.",
     )
 
 
 def _distance_table(hidden: Mapping[str, float], who: str) -> Table:
     return Table(
         title=f"How far the {who} is from the exact predictor, hidden view",
-        columns=("", "This run", "Asked of a trained network"),
+        columns=("Distance", "This run", "Asked of a trained network"),
         rows=tuple(
             (
                 title,
