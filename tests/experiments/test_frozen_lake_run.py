@@ -6,7 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from secondguess.experiments.frozen_lake.claims import lake_claims
+from secondguess.experiments.frozen_lake.claims import STRAIGHT_VIEWS, lake_claims
 from secondguess.experiments.frozen_lake.evaluation import (
     HeldOut,
     optimum_gaps,
@@ -27,7 +27,7 @@ from secondguess.experiments.frozen_lake.run import (
     lake_parts,
     run_frozen_lake,
 )
-from secondguess.experiments.frozen_lake.walks import HIDDEN
+from secondguess.experiments.frozen_lake.walks import HIDDEN, log_probs, parse_texts
 from secondguess.experiments.frozen_lake.world import LAKE, NUM_EXPERTS
 from secondguess.experiments.runner import PartResult, run_experiment
 from secondguess.report.reading import read_run
@@ -107,6 +107,25 @@ def test_an_untrained_network_is_far_from_the_optimum():
     held_out = HeldOut.draw(PREDICTOR, 30, np.random.default_rng(0))
     gaps = optimum_gaps(fresh_model(TINY, pairs).network, pairs, held_out)
     assert min(gaps[f"{view}_{y}"] for view in ("hidden", "visible") for y in ("y1", "y2")) > 1
+
+
+def test_only_a_free_middle_row_makes_crossing_the_best_walk():
+    walks, are_walks = parse_texts(
+        [
+            "c0 r2 right c1 r2 right c2 r2 right c3 r2 right FINISH",
+            "c0 r2 down c0 r3 right c1 r3 right c2 r3 right c3 r3 right c4 r3 up FINISH",
+            "c0 r2 up c0 r1 up c0 r0 right c1 r0 right c2 r0 right c3 r0 right c4 r0 down c4 r1 "
+            "down FINISH",
+        ]
+    )
+    assert are_walks.all()
+    straight, below, around = log_probs(PREDICTOR.policies, walks)
+    free = [int(view) for view in STRAIGHT_VIEWS]
+    blocked = [3, 4, 5]
+    assert sorted(free + blocked) == list(range(NUM_EXPERTS))
+    assert (straight[free] > around[free] + 0.3).all()
+    assert np.isneginf(straight[blocked]).all()
+    np.testing.assert_allclose(below[blocked], around[blocked], atol=1e-12)
 
 
 @pytest.fixture(scope="module")

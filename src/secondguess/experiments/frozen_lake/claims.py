@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from secondguess.experiments.frozen_lake.walks import HIDDEN
-from secondguess.experiments.frozen_lake.world import NUM_EXPERTS, PRINTED_DISCOUNT
+from secondguess.experiments.frozen_lake.world import LAKE, PRINTED_DISCOUNT, SIDE, START
 from secondguess.experiments.runner import Claim, PartResult
 
 ONLY_SAFE = "only the always-safe paths that avoid the lake are kept"
 LIKE_SAMPLING = "like ordinary sampling when the unsafe location is visible"
 CROSSES = "the highest-likelihood path crosses the lake"
+
+STRAIGHT_VIEWS = [str(view) for view, cell in enumerate(LAKE) if cell // SIDE != START // SIDE]
+"""Views in which the straight way over the lake is free, and the most probable walk.
+
+Where the unsafe cell blocks it, the best way over the lake and the best way around it have the same
+reward, 19, so that nothing but rounding decides between them.
+"""
 
 NETWORK_BOUNDS = {
     "log_confidence_std": 0.03,
@@ -40,18 +47,15 @@ def lake_claims(parts: Mapping[str, PartResult], *, still_learning: bool = False
         ),
     ]
     if still_learning:
-        crossed = sum(
-            top["over_lake"] for view, top in exact["top1"].items() if view != str(HIDDEN)
-        )
         return [
             *claims,
             _unsafe_claim(who, exact["hidden"]),
             *_visible_claims(who, exact["visible"]),
             _safe_top1_claim(who, exact["top1"]),
             _at_least(
-                f"{who}visible views in which top-1 search crosses the lake",
-                float(crossed),
-                float(NUM_EXPERTS),
+                f"{who}visible views with a free middle row in which top-1 search crosses the lake",
+                float(sum(exact["top1"][view]["over_lake"] for view in STRAIGHT_VIEWS)),
+                float(len(STRAIGHT_VIEWS)),
                 CROSSES,
             ),
         ]
@@ -160,12 +164,11 @@ def _safe_top1_claim(who: str, top1: Mapping[str, Any]) -> Claim:
 
 def _crossing_claim(ours: Mapping[str, Any], exact: Mapping[str, Any]) -> Claim:
     missed = sum(
-        exact[view]["over_lake"] and not ours[view]["over_lake"]
-        for view in exact
-        if view != str(HIDDEN)
+        exact[view]["over_lake"] and not ours[view]["over_lake"] for view in STRAIGHT_VIEWS
     )
     return _at_most(
-        "top-1 search: visible views in which only the exact predictor crosses the lake",
+        "top-1 search: visible views with a free middle row in which only the exact predictor "
+        "crosses the lake",
         float(missed),
         0.0,
         CROSSES,
