@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,31 @@ def test_a_missing_package_is_named_with_what_to_install(
 def test_a_missing_module_of_our_own_is_a_bug() -> None:
     with pytest.raises(ModuleNotFoundError), user_errors():
         raise ModuleNotFoundError(name="secondguess.nowhere")
+
+
+def test_show_needs_no_torch(tmp_path: Path) -> None:
+    token = {"text": "six", "tokens": ["six", "_"], "cheating": [0.5, 0.0]}
+    response = {**token, "epistemic_confidence": 0.6}
+    lines = [{"prompt": "say", "responses": [response]}, {"line": 2, "skipped": "too long"}]
+    file = tmp_path / "scores.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    program = "import sys; sys.modules['torch'] = None; from secondguess.cli import main; main()"
+    shown = subprocess.run(
+        [sys.executable, "-c", program, "show", str(file)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "say → six⏎  confidence 0.600, cheating +0.50 nats" in shown.stdout
+    assert "skipped: too long" in shown.stdout
+
+
+def test_show_names_the_line_it_cannot_read(tmp_path: Path) -> None:
+    file = tmp_path / "scores.jsonl"
+    file.write_text('{"line": 1, "skipped": "too long"}\nnot json\n')
+    result = run("show", file)
+    assert result.exit_code == 2
+    assert "line 2: broken JSON; expected what 'secondguess score'" in result.output
 
 
 def test_intervals_say_as_json_what_they_wrote(tmp_path: Path) -> None:

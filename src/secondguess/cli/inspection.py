@@ -210,15 +210,18 @@ def show(
 def _shown_lines(file: Path) -> Iterator[Text]:
     from rich.text import Text
 
-    from secondguess.language.jsonl import SKIPPED, BadLineError, parse_line
-
+    # Read without secondguess.language, which would load torch for a look at a file.
+    expected = "expected what 'secondguess score' or 'answer' wrote."
     with file.open("rb") as lines:
         for number, text in enumerate(lines, start=1):
             if not text.strip():
                 continue
-            row = parse_line(file, number, text)
-            if SKIPPED in row:
-                yield Text(f"skipped: {row[SKIPPED]}", style="dim")
+            try:
+                row = json.loads(text)
+            except ValueError:
+                raise ValueError(f"{file}, line {number}: broken JSON; {expected}") from None
+            if "skipped" in row:
+                yield Text(f"skipped: {row['skipped']}", style="dim")
                 continue
             if row.get("abstained"):
                 yield Text.assemble(_prompt_text(row), ("(abstains)", "dim"))
@@ -226,11 +229,7 @@ def _shown_lines(file: Path) -> Iterator[Text]:
             responses = row["responses"] if "responses" in row else [row.get("response")]
             for response in responses:
                 if not isinstance(response, dict) or "cheating" not in response:
-                    raise BadLineError(
-                        file,
-                        number,
-                        "no scores; expected what 'secondguess score' or 'answer' wrote.",
-                    )
+                    raise ValueError(f"{file}, line {number}: no scores; {expected}")
                 yield Text.assemble(
                     _prompt_text(row), *_coloured(response), ("  " + _summary(row, response), "dim")
                 )
