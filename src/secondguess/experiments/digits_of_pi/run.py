@@ -197,6 +197,7 @@ def _train(config: PiConfig, directory: Path, done: object) -> PartResult:
             seed=config.seed,
         ),
         checkpoint_dir=directory / "checkpoints",
+        checkpoint_every=200,
         identity={"experiment": "digits-of-pi", **asdict(config)},
         progress="digits of pi",
     )

@@ -229,6 +229,7 @@ def _train(config: LakeConfig, directory: Path, done: object) -> PartResult:
         ),
         validate=validate,
         checkpoint_dir=directory / "checkpoints",
+        checkpoint_every=200,
         identity={"experiment": "frozen-lake", **asdict(config)},
         progress="frozen lake",
     )
