@@ -1,8 +1,9 @@
-"""Put the tables made from docs/results/digits-of-pi-*.json into docs/digits-of-pi.md.
+"""Put the tables made from committed runs in docs/results into docs/digits-of-pi.md.
 
     python docs/tables/digits_of_pi.py
 
-Each of those files is the `result.json` of a run of `secondguess reproduce digits-of-pi`.
+Each `digits-of-pi-*.json` there is the `result.json` of a run of `secondguess reproduce
+digits-of-pi`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PAGE = "digits-of-pi.md"
 
 def results() -> list[dict[str, Any]]:
     """All committed runs."""
-    return pages.results("digits-of-pi-*.json")
+    return pages.results("digits-of-pi")
 
 
 def title(run: dict[str, Any]) -> str:

@@ -15,9 +15,14 @@ from typing import Any
 DOCS = Path(__file__).parent.parent
 
 
-def results(pattern: str) -> list[dict[str, Any]]:
-    """The committed runs whose files in docs/results match a pattern, in the order of names."""
-    return [json.loads(path.read_text()) for path in sorted((DOCS / "results").glob(pattern))]
+def results(experiment: str) -> list[dict[str, Any]]:
+    """The committed runs of an experiment: that of `make run`, then others by name."""
+    folder = DOCS / "results"
+    paths = [
+        *sorted(folder.glob(f"quick/{experiment}*/quick/*/result.json")),
+        *sorted(folder.glob(f"{experiment}-*.json")),
+    ]
+    return [json.loads(path.read_text()) for path in paths]
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, num_left: int = 2) -> str:

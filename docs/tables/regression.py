@@ -1,8 +1,8 @@
-"""Put the tables made from docs/results/regression-*.json into docs/regression.md.
+"""Put the tables made from committed runs in docs/results into docs/regression.md.
 
     python docs/tables/regression.py
 
-Each of those files is the `result.json` of a run of `secondguess reproduce regression`.
+Each `regression-*.json` there is the `result.json` of a run of `secondguess reproduce regression`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMES = {
 
 def results() -> list[dict[str, Any]]:
     """All committed runs."""
-    return pages.results("regression-*.json")
+    return pages.results("regression")
 
 
 def title(run: dict[str, Any]) -> str:

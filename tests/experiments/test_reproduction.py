@@ -76,6 +76,11 @@ def test_the_command_exits_as_it_promises_and_repeats_nothing(monkeypatch, tmp_p
     assert "crash CRASHED: RuntimeError: the lake has melted" in result.output
     assert "toy: 1 of 2 claims hold" in result.output
 
+    use(monkeypatch, {"crash": CRASH, "cifar10h": CRASH})
+    result = CliRunner().invoke(app, [*arguments[:-1], str(tmp_path / "nothing")])
+    assert result.exit_code == 1
+    assert "The page" not in result.output
+
 
 COMMAND = """
 import sys

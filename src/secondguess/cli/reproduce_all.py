@@ -50,7 +50,8 @@ def reproduce_everything(*, preset: str, data_dir: Path | None, out: Path, stric
         )
         raise typer.Exit(130) from None
     _print_verdicts(outcomes)
-    typer.echo(f"The page: {write_report(out)}")
+    if any(outcome.directories for outcome in outcomes):
+        typer.echo(f"The page: {write_report(out)}")
     if any(outcome.error is not None for outcome in outcomes):
         raise typer.Exit(1)
     if strict and not all(claim["holds"] for each in outcomes for claim in each.claims):

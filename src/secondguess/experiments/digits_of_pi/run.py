@@ -110,9 +110,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     "quick": _SMALL
     | {
         "batch_size": 128,
-        "num_steps": 2000,
+        "num_steps": 2400,
         "warmup_steps": 100,
-        "num_offsets": 1000,
+        "num_offsets": 600,
         "num_samples": 40,
     },
     "cpu": _SMALL | {"batch_size": 256, "num_steps": 6500, "warmup_steps": 300},

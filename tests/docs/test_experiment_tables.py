@@ -1,0 +1,19 @@
+"""The tables of the experiments' pages: made from committed results."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+import pytest
+from pages import DOCS
+
+
+@pytest.fixture(params=["regression", "digits_of_pi"])
+def script(request: pytest.FixtureRequest) -> ModuleType:
+    return importlib.import_module(request.param)
+
+
+def test_the_page_holds_what_the_results_say(script: ModuleType) -> None:
+    assert script.results()
+    assert script.rendered() == (DOCS / script.PAGE).read_text()
