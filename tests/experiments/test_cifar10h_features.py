@@ -27,8 +27,8 @@ def images() -> np.ndarray:
 
 def test_features_are_computed_once(images: np.ndarray, tmp_path: Path) -> None:
     extractor = MeanLevels()
-    first = frozen_features(images, cache_dir=tmp_path, extractor=extractor, chunk=4)
-    again = frozen_features(images, cache_dir=tmp_path, extractor=extractor)
+    first = frozen_features(images, cache_dir=tmp_path, extractor=extractor, block=4)
+    again = frozen_features(images, cache_dir=tmp_path, extractor=extractor, block=4)
     assert extractor.calls == 3
     assert first.equal(again)
     expected = torch.from_numpy(images).float().mean(dim=(2, 3))
@@ -51,14 +51,32 @@ def test_a_stale_cache_is_never_used(images: np.ndarray, tmp_path: Path, change:
     assert extractor.calls == 2
 
 
-def test_a_killed_pass_leaves_no_file(images: np.ndarray, tmp_path: Path) -> None:
-    def killed(done: int, total: int) -> None:
-        if done < total:
-            raise KeyboardInterrupt
+def test_a_killed_pass_goes_on_at_its_block(images: np.ndarray, tmp_path: Path) -> None:
+    class KilledAtThird(MeanLevels):
+        def forward(self, images: Tensor) -> Tensor:
+            if self.calls == 2:
+                raise KeyboardInterrupt
+            return super().forward(images)
 
+    settings = {"cache_dir": tmp_path, "block": 4}
     with pytest.raises(KeyboardInterrupt):
-        frozen_features(images, cache_dir=tmp_path, extractor=MeanLevels(), chunk=4, show=killed)
-    assert list(tmp_path.iterdir()) == []
+        frozen_features(images, extractor=KilledAtThird(), **settings)
+    assert len(list(tmp_path.iterdir())) == 2  # whole blocks only
+    extractor, shown = MeanLevels(), []
+    features = frozen_features(
+        images, extractor=extractor, show=lambda *progress: shown.append(progress), **settings
+    )
+    assert extractor.calls == 1
+    assert shown == [(10, 10)]
+    assert len(features) == 10
+
+
+def test_the_first_images_of_a_set_share_its_files(images: np.ndarray, tmp_path: Path) -> None:
+    extractor = MeanLevels()
+    settings = {"cache_dir": tmp_path, "extractor": extractor, "block": 2}
+    few = frozen_features(images[:4], **settings)
+    assert frozen_features(images, **settings)[:4].equal(few)
+    assert extractor.calls == 5
 
 
 def test_the_network_is_frozen_and_gives_1280_features(images: np.ndarray) -> None:

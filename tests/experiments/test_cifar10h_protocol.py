@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +16,10 @@ import torch
 
 from secondguess.experiments.cifar10h import data, paper
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
+from secondguess.experiments.cifar10h.evaluation import measure
 from secondguess.experiments.cifar10h.fitting import Stage, fit, predict, validation_kl
 from secondguess.experiments.cifar10h.methods import METHODS
+from secondguess.experiments.cifar10h.presets import PRESETS
 from secondguess.experiments.cifar10h.protocol import (
     ProtocolConfig,
     Recipe,
@@ -24,9 +28,7 @@ from secondguess.experiments.cifar10h.protocol import (
     recalibrated_prediction,
     tune,
 )
-from secondguess.experiments.cifar10h.run import PRESETS, final_result, measure
 from secondguess.experiments.cifar10h.search import sweep
-from secondguess.experiments.cifar10h.tables import tables
 from secondguess.experiments.cifar10h.task import FeatureMLP, Task
 from secondguess.experiments.cifar10h.variants import VARIANTS, Variant
 from secondguess.learning.losses import all_pairs_loss
@@ -104,34 +106,64 @@ def test_every_method_learns_and_predicts(name: str, variant: str) -> None:
         assert prediction.variance.min() >= 0
 
 
-class Killed(BaseException):
-    """Stands for a process that is killed: nothing catches it."""
-
-
-def quadratic(calls: list[float], *, die_at: int | None = None) -> Callable[[Any, Path], float]:
+def quadratic(
+    calls: list[float], *, stop_at: int | None = None, stop: type[BaseException] = KeyboardInterrupt
+) -> Callable[[Any, Path], float]:
     def objective(trial: Any, scratch: Path) -> float:
         x = trial.suggest_float("x", -1, 1)
-        if len(calls) == die_at:
-            raise Killed
+        if len(calls) == stop_at:
+            raise stop
         calls.append(x)
         return x**2
 
     return objective
 
 
-def test_a_killed_sweep_loses_no_finished_trial(tmp_path: Path) -> None:
+SETTINGS: dict[str, Any] = {"name": "sweep", "num_trials": 6, "seed": 3}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, OSError])
+def test_an_interrupted_sweep_loses_no_trial(stop: type[BaseException], tmp_path: Path) -> None:
     whole: list[float] = []
-    settings = {"name": "sweep", "num_trials": 6, "seed": 3}
-    expected = sweep(quadratic(whole), directory=tmp_path / "whole", **settings)
+    expected = sweep(quadratic(whole), directory=tmp_path / "whole", **SETTINGS)
 
     calls: list[float] = []
-    with pytest.raises(Killed):
-        sweep(quadratic(calls, die_at=4), directory=tmp_path / "killed", **settings)
+    with pytest.raises(stop):
+        sweep(quadratic(calls, stop_at=4, stop=stop), directory=tmp_path / "stopped", **SETTINGS)
     assert len(calls) == 4
-    found = sweep(quadratic(calls), directory=tmp_path / "killed", **settings)
-    assert calls == whole  # four before, two after, none twice, and the same as without the kill
+    found = sweep(quadratic(calls), directory=tmp_path / "stopped", **SETTINGS)
+    assert calls == whole  # four before, two after, none twice, and the same as without the stop
     assert found == expected
-    sweep(quadratic(calls, die_at=6), directory=tmp_path / "killed", **settings)  # nothing to do
+    sweep(quadratic(calls, stop_at=6), directory=tmp_path / "stopped", **SETTINGS)  # nothing to do
+
+
+KILLED_IN_ITS_FIFTH_TRIAL = """
+import os, signal, sys
+from pathlib import Path
+from secondguess.experiments.cifar10h.search import sweep
+
+finished = []
+def objective(trial, scratch):
+    x = trial.suggest_float("x", -1, 1)
+    if len(finished) == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    finished.append(x)
+    return x**2
+
+sweep(objective, directory=Path(sys.argv[1]), name="sweep", num_trials=6, seed=3)
+"""
+
+
+def test_a_killed_process_loses_no_finished_trial(tmp_path: Path) -> None:
+    whole: list[float] = []
+    expected = sweep(quadratic(whole), directory=tmp_path / "whole", **SETTINGS)
+    directory = tmp_path / "killed"
+    command = [sys.executable, "-c", KILLED_IN_ITS_FIFTH_TRIAL, str(directory)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    calls: list[float] = []
+    assert sweep(quadratic(calls), directory=directory, **SETTINGS) == expected
+    assert calls == whole[4:]  # the four that were finished are not done again
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -215,28 +247,6 @@ def test_measures_count_classes_with_subclasses_as_one() -> None:
         )
     ]
     assert both[0] == both[1]
-
-
-def test_results_make_tables_with_the_papers_numbers(tmp_path: Path) -> None:
-    results = {}
-    for name in ("naive", "cheat"):
-        result = final_result(
-            task(), METHODS[name], name, RECIPE, TINY, directory=tmp_path / name, seed=0
-        )
-        results[f"original/{name}"] = json.loads(json.dumps(result.metrics))
-        assert result.arrays[f"{name}/probs"].shape == (1500, 10)
-    (tmp_path / "result.json").write_text(json.dumps({"metrics": results}))
-    lines = tables([tmp_path]).splitlines()
-    assert [line.split(" |")[0] for line in lines[4:]] == [
-        "| Naive NN",
-        "| Cheat NN",
-        "| Cheat NN, recalibrated",
-    ]
-    assert "(0.076)" in lines[4]
-    assert "(93.94)" in lines[4]
-    assert "(0.018)" in lines[5]
-    assert "(" not in lines[6]  # the paper has no such row
-    assert sum("**" in line for line in lines[4:]) == 1
 
 
 def test_the_papers_tables_are_whole() -> None:

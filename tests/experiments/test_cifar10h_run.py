@@ -14,13 +14,14 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from secondguess.cli.app import app
-from secondguess.experiments.cifar10h import data, protocol, run, task
+from secondguess.experiments.cifar10h import data, presets, protocol, run, task
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.tables import tables
+from secondguess.experiments.cifar10h.variants import VARIANTS
 from secondguess.learning.pairs import PairData
 from secondguess.report.reading import read_run
 
-TINY = run.Preset(
+TINY = presets.Preset(
     backbone="frozen",
     protocol=protocol.ProtocolConfig(
         batch_size=32,
@@ -34,6 +35,8 @@ TINY = run.Preset(
     variants=("original", "extra-classes"),
     num_seeds=2,
     num_pretraining=60,
+    num_copies=1,
+    width=8,
 )
 
 
@@ -56,7 +59,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(task, "frozen_features", mean_levels)
     monkeypatch.setattr(data, "NUM_FINETUNING", 60)
     monkeypatch.setattr(data, "NUM_VALIDATION", 40)
-    monkeypatch.setitem(run.PRESETS, "tiny", TINY)
+    monkeypatch.setitem(presets.PRESETS, "tiny", TINY)
     return tmp_path
 
 
@@ -64,7 +67,9 @@ def test_a_run_goes_from_images_to_tables(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = {"preset": "tiny", "out": tiny / "out", "data_dir": tiny}
-    directories = [run.run_cifar10h(seed=seed, **settings) for seed in (0, 1)]
+    summaries = [run.run_cifar10h(seed=seed, **settings) for seed in (0, 1)]
+    assert summaries[0] == summaries[1]
+    directories = [summaries[0].parent / f"seed-{seed}" for seed in (0, 1)]
     first = json.loads((directories[0] / "result.json").read_text())
     second = json.loads((directories[1] / "result.json").read_text())
     assert list(first["metrics"]) == [
@@ -79,7 +84,7 @@ def test_a_run_goes_from_images_to_tables(
         "naive",
         "cheat",
     }
-    assert len(first["claims"]) == 6
+    assert first["claims"] == []  # they need all seeds
     assert {path.name for path in (directories[0] / "figures").iterdir()} == {
         "variants.png",
         "reliability-original.png",
@@ -92,16 +97,29 @@ def test_a_run_goes_from_images_to_tables(
     original, extra = described.section.tables
     assert original.rows[0][1].endswith(" (0.076)")  # the paper's ECE-2 of the naive network
     assert extra.title.startswith("Extra classes")
-    text = tables(directories)
-    assert text.count("| Naive NN |") == 2
-    assert "2 seed(s)" in text
+
+    together = json.loads((summaries[1] / "result.json").read_text())
+    assert together["seeds"] == [0, 1]
+    one, two = (result["metrics"]["original/cheat"]["rows"] for result in (first, second))
+    for row in ("cheat", "cheat-recalibrated"):
+        assert together["metrics"]["original"][row]["kl"] == pytest.approx(
+            [one[row]["kl"], two[row]["kl"]], abs=1e-6
+        )
+    assert len(together["metrics"]["extra-classes"]["naive"]["kl"]) == 1
+    assert len(together["claims"]) == 6  # four for two seeds, two for one
+    described = read_run(summaries[1])
+    assert described.problems == ()
+    assert described.num_claims == 6
+    assert [picture.figure.file for picture in described.pictures] == ["calibration-errors.png"]
+    # Main table, deviations of the original, extra variants, floors.
+    assert tables(together["metrics"]).count("| Naive NN |") == 4
 
     # A second call finds everything finished.
     def untouchable(*arguments: object, **settings: object) -> None:
         raise AssertionError("a finished part was computed again")
 
     monkeypatch.setattr(run, "final_result", untouchable)
-    assert run.run_cifar10h(seed=0, **settings) == directories[0]
+    assert run.run_cifar10h(seed=0, **settings) == summaries[0]
     assert "original/naive is finished" in capsys.readouterr().out
 
 
@@ -109,15 +127,45 @@ def test_the_command_runs_the_seeds_of_the_preset_and_prints_the_tables(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cheap = replace(TINY, methods=("naive",), variants=("original",))
-    monkeypatch.setitem(run.PRESETS, "quick", cheap)
+    monkeypatch.setitem(presets.PRESETS, "quick", cheap)
     arguments = ["reproduce", "cifar10h", "--data-dir", str(tiny), "--out", str(tiny / "out")]
     outcome = CliRunner().invoke(app, arguments)
     assert outcome.exit_code == 0, outcome.output
     assert (tiny / "out/cifar10h/quick/seed-1/result.json").exists()
     assert "| Naive NN |" in outcome.output
+    assert (tiny / "out/cifar10h/quick/seed-all/result.json").exists()
     assert CliRunner().invoke(app, [*arguments, "--methods", "psychic"]).exit_code != 0
+
+
+def test_tuning_of_other_settings_is_not_taken_for_ours(tiny: Path) -> None:
+    settings = {"preset": "tiny", "out": tiny / "out", "data_dir": tiny, "methods": ["naive"]}
+    run.run_cifar10h(variants=["original"], **settings)
+    with pytest.raises(ValueError, match=r"'num_copies': 1.*now they are.*'num_copies': 0"):
+        run.run_cifar10h(variants=["extra-classes"], num_copies=0, **settings)
 
 
 def test_unknown_presets_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="preset has 'huge'; expected one of quick, cpu"):
         run.run_cifar10h(preset="huge", out=tmp_path)
+
+
+def test_augmented_copies_are_for_training_only(tiny: Path) -> None:
+    rng = np.random.default_rng(1)
+    loaded = Cifar10H(invented(40, rng), invented(10, rng))
+    made = task.frozen_task(loaded, VARIANTS["scrambled"], cache_dir=tiny, num_copies=3)
+    assert made.data.pretraining.inputs.shape == (40, 4, 3)
+    clean = VARIANTS["scrambled"].scramble(torch.from_numpy(loaded.pretraining.inputs)).numpy()
+    levels = mean_levels(clean)
+    expected = (levels - levels.mean(dim=0)) / levels.std(dim=0)
+    (found,) = made.evaluation_inputs(made.data.pretraining, torch.nn.Linear(1, 1))
+    torch.testing.assert_close(found, expected)
+
+    # Each row of a batch is one of the row's four, and over time all four.
+    batch_at = made.batches(made.data.pretraining, batch_size=40, seed=0)
+    copies = made.data.pretraining.inputs
+    seen = set()
+    for step in range(6):
+        same = (batch_at(step).inputs[:, None, None] == copies[None]).all(dim=-1)
+        assert same.flatten(1).any(dim=1).all()
+        seen |= set(same.any(dim=1).nonzero()[:, 1].tolist())
+    assert seen == {0, 1, 2, 3}

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from secondguess.experiments.cifar10h import data
+from secondguess.experiments.cifar10h.cost import step_cost
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.fitting import Stage, fit, predict
 from secondguess.experiments.cifar10h.methods import METHODS
-from secondguess.experiments.cifar10h.run import PRESETS
+from secondguess.experiments.cifar10h.presets import PRESETS
 from secondguess.experiments.cifar10h.task import image_task
 from secondguess.experiments.cifar10h.variants import VARIANTS
 from secondguess.learning.pairs import PairData
@@ -56,6 +57,18 @@ def test_images_are_augmented_in_training_only_and_normalised() -> None:
     assert not torch.isclose(augmented, plain).all()
     batches = [task.batches(task.data.pretraining, batch_size=8, seed=1)(5) for _ in range(2)]
     assert batches[0].inputs.equal(batches[1].inputs)
+
+
+def test_the_published_network_has_the_published_size() -> None:
+    """36.5 million weights and 5.2 thousand million multiplications an image (Zagoruyko 2016)."""
+    size = PRESETS["paper"]
+    cost = step_cost(METHODS["naive"], depth=size.depth, width=size.width)
+    assert cost.parameters == 36_479_194
+    # A multiplication and an addition each, forward and twice that backward.
+    assert cost.flops_per_image == pytest.approx(2 * 3 * 5.24e9, rel=0.01)
+    ensemble = step_cost(METHODS["ensemble"], depth=10, width=1)
+    single = step_cost(METHODS["naive"], depth=10, width=1)
+    assert ensemble.flops_per_image == 8 * single.flops_per_image
 
 
 @pytest.mark.slow

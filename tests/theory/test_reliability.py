@@ -108,14 +108,23 @@ def dirichlet_world(rng, num_rows=2_000, num_classes=4, num_annotations=20):
 
 
 @pytest.mark.statistical
-def test_floor_is_what_calibrated_predictors_measure():
+@pytest.mark.parametrize("num_subclasses", [None, 3])
+def test_floor_is_what_calibrated_predictors_measure(num_subclasses):
     """60 worlds against their floors; false-alarm rate below 1e-4 (4 standard errors)."""
     rng = np.random.default_rng(0)
+    split = num_subclasses and rng.dirichlet(np.ones(num_subclasses), size=4)
     measured, floors = [], []
     for _ in range(60):
         probs, variance, counts = dirichlet_world(rng)
-        measured.append(sg.second_order_ece(probs, variance, counts))
-        floors.append(sg.second_order_ece_floor(probs, variance, 20, rng=rng, num_simulations=5))
+        if split is not None:
+            # A calibrated predictor knows how classes are split.
+            probs = (probs[:, :, None] * split).reshape(len(probs), -1)
+            variance = (variance[:, :, None] * split**2).reshape(len(probs), -1)
+        settings = {"subclass_probs": split}
+        measured.append(sg.second_order_ece(probs, variance, counts, **settings))
+        floors.append(
+            sg.second_order_ece_floor(probs, variance, 20, rng=rng, num_simulations=5, **settings)
+        )
     differences = np.subtract(measured, floors)
     standard_error = differences.std(ddof=1) / np.sqrt(len(differences))
     assert abs(differences.mean()) < 4 * standard_error

@@ -157,6 +157,12 @@ def cifar10h(
     variants: Annotated[
         str | None, typer.Option(help="Some of the variants, with commas. Default: the preset's.")
     ] = None,
+    copies: Annotated[
+        int | None,
+        typer.Option(
+            help="Augmented copies of each image for frozen features. Default: the preset's.", min=0
+        ),
+    ] = None,
     seed: Seed = 0,
     seeds: Seeds = None,
     out: Out = Path("out"),
@@ -172,11 +178,14 @@ def cifar10h(
         data_dir=data_dir,
         methods=_names(methods),
         variants=_names(variants),
+        num_copies=copies,
     )
     from secondguess.experiments.cifar10h.tables import tables
 
-    typer.echo(tables(directories))
-    _conclude(directories, strict=strict)
+    # Every seed ends with the summary of all seeds so far; the last one is of all.
+    summary = directories[-1]
+    typer.echo(tables(json.loads((summary / "result.json").read_text())["metrics"]))
+    _conclude([summary], strict=strict)
 
 
 def _run_seeds(

@@ -23,7 +23,7 @@ class Outcome:
 
     Attributes:
         experiment: its name.
-        directories: of the seeds that were finished.
+        directories: of the seeds that were finished, or of what puts them together.
         log: what it printed.
         error: the last line of the log of an experiment that crashed, None of one that did not.
     """
@@ -38,7 +38,7 @@ class Outcome:
         """The claims of all seeds, as `result.json` has them."""
         return [
             claim
-            for directory in self.directories
+            for directory in dict.fromkeys(self.directories)
             for claim in json.loads((directory / "result.json").read_text())["claims"]
         ]
 

@@ -145,8 +145,8 @@ def run_experiment(
         },
     )
     if describe is not None:
-        _write_json(directory / "page.json", asdict(describe(done)))
-    _write_json(
+        write_json(directory / "page.json", asdict(describe(done)))
+    write_json(
         directory / "result.json",
         {
             "experiment": experiment,
@@ -189,7 +189,7 @@ def _compute(part: Part, directory: Path, done: Mapping[str, PartResult]) -> Par
     try:
         computed = part.compute(directory, done)
     except BaseException:
-        _write_json(earlier, {"seconds": spent + time.perf_counter() - start})
+        write_json(earlier, {"seconds": spent + time.perf_counter() - start})
         raise
     earlier.unlink(missing_ok=True)
     return PartResult(computed.metrics, computed.arrays, spent + time.perf_counter() - start)
@@ -218,13 +218,14 @@ def _read_part(directory: Path, part: Part) -> PartResult | None:
 def _write_part(directory: Path, part: Part, result: PartResult) -> None:
     # The JSON last: where it is, the part is finished.
     _write_arrays(directory / "arrays.npz", result.arrays)
-    _write_json(
+    write_json(
         directory / "result.json",
         {"config": part.config, "metrics": result.metrics, "seconds": result.seconds},
     )
 
 
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file whole or not at all."""
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(content, indent=2) + "\n")
     os.replace(unfinished, path)

@@ -161,6 +161,7 @@ def second_order_ece_floor(
     num_annotations: ArrayLike,
     *,
     rng: np.random.Generator,
+    subclass_probs: ArrayLike | None = None,
     num_bins: int = NUM_BINS,
     num_simulations: int = 50,
 ) -> float:
@@ -172,7 +173,8 @@ def second_order_ece_floor(
     the variances of those distributions is averaged. One Dirichlet distribution has one spread, so
     of the variances of a row their sum is matched: p(1 - p) times the ratio of the sums. For one
     event and for two classes that is each variance itself. Variances that no calibrated predictor
-    can have, below 0 or above p(1 - p), are taken at that limit.
+    can have, below 0 or above p(1 - p), are taken at that limit. With sub-classes, a calibrated
+    predictor knows p(sub-class | class), so all that is uncertain is the class.
 
     >>> rng = np.random.default_rng(0)
     >>> probs, variance = np.full((2000, 2), 0.5), np.full((2000, 2), 0.01)
@@ -185,6 +187,7 @@ def second_order_ece_floor(
         variance: of the same shape.
         num_annotations: how many annotations a row has, one number or `(n,)`; at least two.
         rng: the source of truths and annotations.
+        subclass_probs: as in `second_order_ece`.
         num_bins: as in `second_order_ece`.
         num_simulations: how many worlds to average over.
     """
@@ -196,22 +199,39 @@ def second_order_ece_floor(
     fail_at("num_annotations", (totals < 2) | (totals % 1 != 0), totals, "2 or more annotations")
     totals = np.broadcast_to(totals, len(predicted)).astype(np.int64)
 
+    split = (
+        np.ones((1, 1)) if subclass_probs is None else as_probs("subclass_probs", subclass_probs)
+    )
     classes = predicted if predicted.ndim == 2 else np.stack([1 - predicted, predicted], axis=1)
+    if subclass_probs is not None and classes.shape[1] != split.size:
+        raise ValueError(
+            f"probs has shape {predicted.shape} and subclass_probs {split.shape}; expected one "
+            f"column of probs for each entry of subclass_probs."
+        )
+    # (n, classes, sub-classes), the last axis of size one where classes are not split
+    classes = classes.reshape(len(classes), -1, split.shape[1]).sum(axis=2)
     classes = classes / classes.sum(axis=1, keepdims=True)
-    spread = (classes * (1 - classes)).sum(axis=1)
+    naive = classes * (1 - classes)
+    columns = (slice(None),) if predicted.ndim == 2 else (slice(None), 1)
+
+    def spread_over_subclasses(per_class: FloatArray, power: int) -> FloatArray:
+        return (per_class[:, :, None] * split**power).reshape(len(per_class), -1)
+
+    spread = spread_over_subclasses(naive, 2).sum(axis=1)
     total_variance = var.sum(axis=1) if predicted.ndim == 2 else 2 * var
     ratio = np.zeros(len(classes))
     np.divide(total_variance, spread, out=ratio, where=spread > 0)
     ratio = ratio.clip(0.0, 1.0)
-    reported = ratio[:, None] * classes * (1 - classes)
-    columns = slice(None) if predicted.ndim == 2 else 1
+    reported = spread_over_subclasses(ratio[:, None] * naive, 2)[columns]
+    said = spread_over_subclasses(classes, 1)[columns]
 
     floors = []
     for _ in range(num_simulations):
-        truths = _dirichlet(classes, ratio, rng)
-        counts = rng.multinomial(totals, truths)
+        counts = rng.multinomial(totals, _dirichlet(classes, ratio, rng))
         floors.append(
-            second_order_ece(classes[:, columns], reported[:, columns], counts, num_bins=num_bins)
+            second_order_ece(
+                said, reported, counts, subclass_probs=subclass_probs, num_bins=num_bins
+            )
         )
     return float(np.mean(floors))
 

@@ -65,7 +65,7 @@ class AnnotatedInputs:
 
     Attributes:
         inputs: `(n, 3, 32, 32)` bytes, red, green and blue, as they are loaded; a tensor of bytes
-            or of features `(n, num_features)` where they are prepared for a network.
+            or of features `(n, copies, num_features)` where they are prepared for a network.
         responses: n rows of annotations.
         labels: `(n,)` class indices, for accuracy only.
     """

@@ -9,10 +9,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from secondguess.experiments.cifar10h import paper
 from secondguess.experiments.cifar10h.data import CLASSES, AnnotatedInputs
-from secondguess.experiments.cifar10h.tables import TITLES, row_title
+from secondguess.experiments.cifar10h.tables import TITLES, Rows, row_title
 from secondguess.experiments.cifar10h.variants import VARIANTS
-from secondguess.report.look import BLUE, house_look, new_figure, save
+from secondguess.report.look import (
+    BLUE,
+    INK,
+    VERMILION,
+    house_look,
+    new_figure,
+    save,
+    shared_legend,
+)
 from secondguess.report.panels import draw_reliability
 from secondguess.theory.checks import FloatArray
 from secondguess.theory.metrics import squared_error_estimate
@@ -80,4 +89,37 @@ def draw_reliability_diagrams(
             panel.set_title(row_title(name))
             panel.set_xlabel("predicted variance")
             panel.set_ylabel("squared error")
+        save(figure, path)
+
+
+def draw_calibration_errors(rows: Rows, path: Path) -> None:
+    """ECE-2 of every row of the table, with its floor and the paper's value, a panel a variant.
+
+    Args:
+        rows: of a summary.
+        path: of the figure.
+    """
+    variants = [variant for variant in TITLES if variant in rows]
+    tallest = max(len(rows[variant]) for variant in variants)
+    with house_look():
+        figure, axes = new_figure(
+            1, len(variants), panel=(2.6, 0.25 * tallest + 0.9), share_y=len(variants) > 1
+        )
+        for panel, variant in zip(axes.flat, variants, strict=True):
+            names = list(rows[variant])
+            places = np.arange(len(names))
+            values = [np.array(rows[variant][name]["second_order_ece"]) for name in names]
+            spread = [value.std(ddof=1) if len(value) > 1 else 0.0 for value in values]
+            floors = [np.mean(rows[variant][name]["second_order_ece_floor"]) for name in names]
+            published = [paper.MEANS[variant].get(name, (np.nan,))[0] for name in names]
+            means = [value.mean() for value in values]
+            panel.errorbar(means, places, xerr=spread, fmt="o", color=BLUE, ms=4, label="here")
+            panel.plot(floors, places, "|", color=INK, ms=8, label="floor")
+            panel.plot(published, places, "D", color=VERMILION, mfc="none", ms=5, label="paper")
+            panel.set_xscale("log")
+            panel.set_yticks(places, [row_title(name) for name in names])
+            panel.set_ylim(len(names) - 0.5, -0.5)
+            panel.set_title(TITLES[variant])
+            panel.set_xlabel("ECE-2")
+        shared_legend(figure, *axes.flat)
         save(figure, path)

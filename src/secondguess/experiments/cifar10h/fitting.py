@@ -88,7 +88,8 @@ def fit(
             num_steps=stage.num_steps,
             learning_rate=stage.learning_rate,
             weight_decay=stage.weight_decay,
-            warmup_steps=min(epoch, stage.num_steps // 2),
+            # An epoch as published, but not most of a training that is shorter than that.
+            warmup_steps=min(epoch, stage.num_steps // 10),
             seed=derived_seed(seed, 2),
         ),
         checkpoint_dir=checkpoint_dir,

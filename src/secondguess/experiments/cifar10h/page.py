@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from secondguess.experiments.cifar10h import paper
 from secondguess.experiments.cifar10h.tables import TITLES, row_title
+from secondguess.experiments.cifar10h.tables import Rows as SeedRows
 from secondguess.experiments.runner import PartResult
 from secondguess.report.numbers import percent
 from secondguess.report.sections import Figure, Section, Table
@@ -15,6 +18,15 @@ _HEADINGS = ("ECE-2", "Mean variance", "Squared error", "ECE-1", "Accuracy", "KL
 
 Rows = dict[str, Mapping[str, Any]]
 
+_TITLE = "Ambiguous images, CIFAR-10H"
+_CLAIM = (
+    "Fifty people have labelled each image, and they do not always agree. The paper claims that "
+    "networks trained on pairs of labels tell images that people find ambiguous from images that "
+    "the network has not learned: their variance matches the squared error (lowest ECE-2) at the "
+    "same accuracy, where other methods are too sure or not sure enough (Table 1)."
+)
+_ONE_SEED, _ALL_SEEDS = "this is one seed", "these are means over all seeds"
+
 
 def cifar10h_section(parts: Mapping[str, PartResult]) -> Section:
     """Tables and captions for the parts at hand, named `variant/method`."""
@@ -22,21 +34,46 @@ def cifar10h_section(parts: Mapping[str, PartResult]) -> Section:
     for name, part in parts.items():
         variants.setdefault(name.split("/")[0], {}).update(part.metrics["rows"])
     return Section(
-        title="Ambiguous images, CIFAR-10H",
+        title=_TITLE,
         paper_section="5.1",
-        claim=(
-            "Fifty people have labelled each image, and they do not always agree. The paper claims "
-            "that networks trained on pairs of labels tell images that people find ambiguous from "
-            "images that the network has not learned: their variance matches the squared error "
-            "(lowest ECE-2) at the same accuracy, where other methods are too sure or not sure "
-            "enough (Table 1)."
-        ),
-        tables=tuple(_table(variant, rows) for variant, rows in variants.items()),
+        claim=_CLAIM,
+        tables=tuple(_table(variant, rows, _ONE_SEED) for variant, rows in variants.items()),
         figures=(_variants_figure(), *(_figure(name, rows) for name, rows in variants.items())),
     )
 
 
-def _table(variant: str, rows: Rows) -> Table:
+def cifar10h_summary_section(rows: SeedRows) -> Section:
+    """The same tables of means over all seeds, and the figure of all calibration errors."""
+    means = {
+        variant: {
+            name: {metric: float(np.mean(values)) for metric, values in metrics.items()}
+            for name, metrics in found.items()
+        }
+        for variant, found in rows.items()
+    }
+    return Section(
+        title=f"{_TITLE}: all seeds",
+        paper_section="5.1",
+        claim=_CLAIM,
+        tables=tuple(_table(variant, found, _ALL_SEEDS) for variant, found in means.items()),
+        figures=(
+            Figure(
+                file="calibration-errors.png",
+                caption="ECE-2 of every row of the tables: mean over seeds, with bars of one "
+                "standard deviation where there are several; what a perfect method would measure; "
+                "and the paper's value.",
+                alt="; ".join(
+                    f"{TITLES[variant]}: lowest {row_title(best)}"
+                    for variant, found in means.items()
+                    for best in [min(found, key=lambda name: found[name]["second_order_ece"])]
+                ),
+                paper="Tables 1 and 4 hold the same numbers.",
+            ),
+        ),
+    )
+
+
+def _table(variant: str, rows: Mapping[str, Mapping[str, Any]], seeds: str) -> Table:
     return Table(
         title=f"{TITLES[variant]}: ours, and the paper's in brackets",
         columns=("Method", *_HEADINGS, "ECE-2 / error", "Floor"),
@@ -50,7 +87,7 @@ def _table(variant: str, rows: Rows) -> Table:
             for name, metrics in rows.items()
         ),
         note="Summed over classes, but for accuracy (per cent) and KL. The paper trains wide "
-        "ResNets and takes means over eight seeds; this is one seed of this run's own backbone. "
+        f"ResNets and takes means over eight seeds; {seeds} of this run's own backbone. "
         "Floor: the ECE-2 that chance alone leaves, with so few annotators an image.",
     )
 

@@ -10,6 +10,8 @@ from typing import Any
 from secondguess.experiments.cifar10h.fitting import Stage
 from secondguess.experiments.cifar10h.task import derived_seed
 
+_DIVERGED = "diverged"
+
 
 def sweep(
     objective: Callable[[Any, Path], float],
@@ -55,15 +57,26 @@ def sweep(
         study_name=name,
         load_if_exists=True,
     )
-    ended = (TrialState.COMPLETE, TrialState.FAIL)
-    while (done := len(study.get_trials(deepcopy=False, states=ended))) < num_trials:
+
+    def num_ended() -> int:
+        # Optuna calls a trial failed as well when it was interrupted; that one is done again.
+        return sum(
+            trial.state == TrialState.COMPLETE or _DIVERGED in trial.user_attrs
+            for trial in study.get_trials(deepcopy=False)
+        )
+
+    while (done := num_ended()) < num_trials:
         study.sampler = optuna.samplers.RandomSampler(seed=derived_seed(seed, done))
         scratch = directory / f"{name}-trial-{done}"
-        study.optimize(
-            lambda trial, scratch=scratch: objective(trial, scratch),
-            n_trials=1,
-            catch=(FloatingPointError,),
-        )
+
+        def marked(trial: Any, scratch: Path = scratch) -> float:
+            try:
+                return objective(trial, scratch)
+            except FloatingPointError:
+                trial.set_user_attr(_DIVERGED, True)
+                raise
+
+        study.optimize(marked, n_trials=1, catch=(FloatingPointError,))
         shutil.rmtree(scratch, ignore_errors=True)
     if not study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
         raise RuntimeError(

@@ -7,6 +7,7 @@ Two kinds: `frozen_task` makes features of a frozen network once, on which small
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from secondguess.experiments.cifar10h.data import (
     AnnotatedInputs,
     Cifar10H,
 )
-from secondguess.experiments.cifar10h.features import frozen_features
+from secondguess.experiments.cifar10h.features import BLOCK, frozen_features
 from secondguess.experiments.cifar10h.variants import NUM_SUBCLASSES, Variant
 from secondguess.learning.batches import (
     AnnotationBatch,
@@ -83,6 +84,8 @@ class Task:
 
         def batch_at(step: int) -> PairBatch | AnnotationBatch:
             batch = relabelled(step)
+            if isinstance(batch, AnnotationBatch):
+                batch = compact(batch)
             generator = torch.Generator().manual_seed(derived_seed(seed, step))
             return batch._replace(inputs=self.prepare(batch.inputs, generator))
 
@@ -151,31 +154,56 @@ def frozen_task(
     *,
     cache_dir: Path,
     width: int = 256,
+    num_copies: int = 0,
     extractor: nn.Module | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> Task:
-    """Features of all images, scrambled where the variant says so, without augmentation.
+    """Features of all images, scrambled where the variant says so, and perhaps of augmented copies.
 
-    Features are standardised by the mean and deviation of the pretraining ones.
+    Features are standardised by the mean and deviation of the pretraining ones. Training draws a
+    row's features from those of the image itself and of its augmented copies; evaluation takes
+    those of the image.
 
     Args:
         data: the images.
         variant: of the data.
         cache_dir: folder of the feature files.
         width: of the small networks.
+        num_copies: augmented copies of each image, made by AugMix once and for all.
         extractor: see `frozen_features`.
+        report: told how far the feature pass is, a line at a time.
     """
 
     def features(images: NDArray[np.uint8]) -> Tensor:
-        scrambled = variant.scramble(torch.from_numpy(images)).numpy()
-        return frozen_features(scrambled, cache_dir=cache_dir, extractor=extractor)
+        """Of the images and their copies, `(n, 1 + num_copies, num_features)`."""
+        copies = [torch.from_numpy(images)]
+        for copy in range(num_copies):
+            generator = torch.Generator().manual_seed(derived_seed(variant.seed, copy))
+            chunks = [augmix(chunk, generator=generator) for chunk in copies[0].split(500)]
+            copies.append(torch.cat(chunks).round().to(torch.uint8))
+        show = _pass_reporter(report) if report else None
+        settings: dict[str, Any] = {"cache_dir": cache_dir, "extractor": extractor, "show": show}
+        return torch.stack(
+            [frozen_features(variant.scramble(copy).numpy(), **settings) for copy in copies], dim=1
+        )
 
     pretraining, annotated = features(data.pretraining.inputs), features(data.annotated.inputs)
-    mean, deviation = pretraining.mean(dim=0), pretraining.std(dim=0).clamp_min(1e-6)
-    num_inputs = pretraining.shape[1]
+    mean = pretraining[:, 0].mean(dim=0)
+    deviation = pretraining[:, 0].std(dim=0).clamp_min(1e-6)
+    # In place: with all images each of the two is hundreds of megabytes.
+    inputs = (part.sub_(mean).div_(deviation) for part in (pretraining, annotated))
+    num_inputs = len(mean)
+
+    def prepare(rows: Tensor, generator: torch.Generator | None) -> Tensor:
+        if generator is None or num_copies == 0:
+            return rows[:, 0]
+        chosen = torch.randint(1 + num_copies, (len(rows),), generator=generator)
+        return rows[torch.arange(len(rows)), chosen]
+
     return Task(
-        data=_with_inputs(data, (pretraining - mean) / deviation, (annotated - mean) / deviation),
+        data=_with_inputs(data, *inputs),
         variant=variant,
-        prepare=lambda inputs, generator: inputs,
+        prepare=prepare,
         make_backbone=lambda bound, generator: FeatureMLP(
             num_inputs, width, spectral_bound=bound, generator=generator
         ),
@@ -210,6 +238,21 @@ def image_task(data: Cifar10H, variant: Variant, *, depth: int, width: int) -> T
     )
 
 
+def compact(batch: AnnotationBatch) -> AnnotationBatch:
+    """The same annotations in as few places as the fullest row needs: pairs cost their square.
+
+    >>> labels, multiplicity = torch.tensor([[0, 1, 2]] * 2), torch.tensor([[0, 50, 0], [9, 0, 41]])
+    >>> compact(AnnotationBatch(torch.zeros(2, 1), labels, multiplicity)).labels
+    tensor([[1, 0],
+            [2, 0]])
+    """
+    places = int((batch.multiplicity > 0).sum(dim=1).max())
+    order = batch.multiplicity.argsort(dim=1, descending=True, stable=True)[:, :places]
+    return batch._replace(
+        labels=batch.labels.gather(1, order), multiplicity=batch.multiplicity.gather(1, order)
+    )
+
+
 def derived_seed(*parts: int) -> int:
     """One seed from several, without the overlaps that adding them would bring.
 
@@ -229,6 +272,19 @@ def _linear(
     nn.init.normal_(layer.weight, std=1 / math.sqrt(num_inputs), generator=generator)
     nn.init.zeros_(layer.bias)
     return layer
+
+
+def _pass_reporter(report: Callable[[str], None]) -> Callable[[int, int], None]:
+    start = time.perf_counter()
+    computed = 0
+
+    def show(done: int, total: int) -> None:
+        nonlocal computed
+        computed += 1
+        speed = computed * BLOCK / (time.perf_counter() - start)
+        report(f"features of {done:,} of {total:,} images, {speed:.0f} a second")
+
+    return show
 
 
 def _with_inputs(data: Cifar10H, pretraining: Tensor, annotated: Tensor) -> Cifar10H:

@@ -1,0 +1,122 @@
+"""Put the tables made from docs/results/cifar10h-*.json into docs/cifar10h.md.
+
+    python docs/tables/cifar10h.py
+
+`cifar10h-PRESET.json` is the `seed-all/result.json` of a run of `secondguess reproduce cifar10h`;
+`cifar10h-cost.json` is written by `python -m secondguess.experiments.cifar10h.cost`. A table stands
+between `<!-- table: PRESET NAME -->` and `<!-- end of table -->`; everything between the two is
+written by this script. A test checks that the page is what it writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from secondguess.experiments.cifar10h import tables
+
+DOCS = Path(__file__).parent.parent
+PAGE = "cifar10h.md"
+NOT_RUN = "Not run yet."
+
+
+def result(name: str) -> dict[str, Any] | None:
+    """A committed measurement, or None where there is none."""
+    path = DOCS / "results" / f"cifar10h-{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table, the first column to the left."""
+    rule = ["---", *["---:"] * (len(heads) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, rule, *rows])
+
+
+def setting(run: dict[str, Any]) -> str:
+    """How a run was made, and what it took."""
+    minutes = sum(run["seconds"].values()) / 60
+    machine = run["machine"]
+    variants = ", ".join(
+        f"{tables.TITLES[variant]} {max(len(row['kl']) for row in rows.values())}"
+        for variant, rows in run["metrics"].items()
+    )
+    return (
+        f"`secondguess reproduce cifar10h --preset {run['preset']}`, {minutes:.0f} minutes on the "
+        f"clock, tuning included, on {machine['processor']}. Seeds: {variants}."
+    )
+
+
+def deviations(rows: tables.Rows) -> str:
+    """Both tables of standard deviations."""
+    return "\n\n".join(
+        f"{tables.TITLES[variant]}:\n\n{tables.deviation_table(rows, variant)}"
+        for variant in ("original", "extra-scrambled")
+        if variant in rows
+    )
+
+
+def claims(run: dict[str, Any]) -> str:
+    """Every claim of a run."""
+    rows = [
+        [
+            claim["name"],
+            "yes" if claim["holds"] else "**no**",
+            f"{claim['value']:.4g}",
+            f"{claim['bound']:.4g}",
+            claim["paper"],
+        ]
+        for claim in run["claims"]
+    ]
+    return table(["claim", "holds", "value", "bound", "the paper"], rows)
+
+
+def cost(found: dict[str, Any]) -> str:
+    """The projection for a GPU."""
+    rows = [
+        [
+            row["method"],
+            f"{row['parameters']:,}",
+            f"{row['gigaflops_per_image']:.1f}",
+            f"{row['gigaflops_per_step'] / 1000:.1f}",
+            f"{row['hours']:.1f}",
+            f"{row['hours_with_sweeps']:.0f}",
+        ]
+        for row in found["rows"]
+    ]
+    heads = ["method", "parameters of a network", "10⁹ operations an image"]
+    heads += [f"10¹² a step of {found['batch_size']}", "hours", "hours with the sweeps"]
+    return (
+        f"{table(heads, rows)}\n\n"
+        f"Assumed: {found['accelerator']}, {found['peak_teraflops']:.0f} · 10¹² operations a "
+        f"second at its peak, of which training reaches {found['utilisation']:.0%}. Counted by "
+        f"`{found['command']}`."
+    )
+
+
+RUN_TABLES = {
+    "setting": setting,
+    "main": lambda run: tables.main_table(run["metrics"]),
+    "deviations": lambda run: deviations(run["metrics"]),
+    "extra": lambda run: tables.extra_table(run["metrics"]),
+    "floors": lambda run: tables.floor_table(run["metrics"]),
+    "claims": claims,
+    "cost": cost,
+}
+
+
+def rendered() -> str:
+    """The page with its tables made anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        found = result(match[2])
+        body = RUN_TABLES[match[3]](found) if found else NOT_RUN
+        return f"{match[1]}\n{body or NOT_RUN}\n{match[4]}"
+
+    pattern = r"(<!-- table: ([a-z-]+) ([a-z]+) -->).*?(<!-- end of table -->)"
+    return re.sub(pattern, fill, (DOCS / PAGE).read_text(), flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    (DOCS / PAGE).write_text(rendered())

@@ -1,0 +1,105 @@
+"""Phases 2, 4 and 5 of one method: from a recipe to the rows of the table."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from secondguess.experiments.cifar10h.data import AnnotatedInputs
+from secondguess.experiments.cifar10h.fitting import predict
+from secondguess.experiments.cifar10h.methods import Method
+from secondguess.experiments.cifar10h.protocol import (
+    ProtocolConfig,
+    Recipe,
+    final_model,
+    out_of_fold_recalibration,
+    recalibrated_prediction,
+)
+from secondguess.experiments.cifar10h.tables import RECALIBRATED
+from secondguess.experiments.cifar10h.task import Task
+from secondguess.experiments.cifar10h.variants import NUM_SUBCLASSES, Variant
+from secondguess.experiments.runner import PartResult
+from secondguess.theory.metrics import accuracy, annotator_kl, grouping_error, mean_variance
+from secondguess.theory.records import Prediction
+from secondguess.theory.reliability import (
+    first_order_ece,
+    second_order_ece,
+    second_order_ece_floor,
+    second_order_ece_standard_error,
+)
+
+
+def final_result(
+    task: Task,
+    method: Method,
+    name: str,
+    recipe: Recipe,
+    config: ProtocolConfig,
+    *,
+    directory: Path,
+    seed: int,
+) -> PartResult:
+    """Phases 2, 4 and 5: the rows of one method, recalibrated too where it is a pair model."""
+    settings: dict[str, Any] = {"directory": directory, "seed": seed}
+    model = final_model(task, method, recipe, config, **settings)
+    trained_on, examples = task.data.all_finetuning, task.data.test
+    rows = {name: predict(task, method, model, examples, trained_on=trained_on, seed=seed)}
+    metrics: dict[str, Any] = {"recipe": asdict(recipe)}
+    if method.is_pair_model:
+        recalibration = out_of_fold_recalibration(task, method, recipe, config, **settings)
+        rows[name + RECALIBRATED] = recalibrated_prediction(task, model, examples, recalibration)
+        metrics["recalibration"] = asdict(recalibration)
+    metrics["rows"] = {
+        row: measure(prediction, examples, task.variant) for row, prediction in rows.items()
+    }
+    arrays = {
+        f"{row}/{field}": getattr(prediction, field).astype(np.float32)
+        for row, prediction in rows.items()
+        for field in ("probs", "variance")
+    }
+    return PartResult(metrics, arrays)
+
+
+def measure(
+    prediction: Prediction, examples: AnnotatedInputs, variant: Variant
+) -> dict[str, float]:
+    """The metrics of appendix F.2.4, with the floor and the standard error of ECE-2.
+
+    Args:
+        prediction: for the split.
+        examples: the split.
+        variant: of the data. With extra classes, accuracy is that of the sum over sub-classes.
+    """
+    probs, variance = prediction.probs, prediction.variance
+    counts = examples.responses.counts()
+    truth: dict[str, Any] = {"counts": counts, "subclass_probs": variant.subclass_probs()}
+    rng = np.random.default_rng(0)
+    width = NUM_SUBCLASSES if variant.extra_classes else 1
+    ece = second_order_ece(probs, variance, **truth)
+    floor = second_order_ece_floor(
+        probs,
+        variance,
+        examples.responses.num_annotations,
+        rng=rng,
+        subclass_probs=truth["subclass_probs"],
+        num_simulations=20,
+    )
+    error = grouping_error(probs, **truth)
+    return {
+        "second_order_ece": ece,
+        "second_order_ece_standard_error": second_order_ece_standard_error(
+            probs, variance, rng=rng, num_resamples=50, **truth
+        ),
+        "second_order_ece_floor": floor,
+        "relative_ece": ece / error,
+        "relative_floor": floor / error,
+        "mean_variance": mean_variance(variance),
+        "grouping_error": error,
+        "first_order_ece": first_order_ece(probs, **truth),
+        "accuracy": 100
+        * accuracy(probs.reshape(len(probs), -1, width).sum(axis=2).clip(0, 1), examples.labels),
+        "kl": annotator_kl(probs, **truth),
+    }

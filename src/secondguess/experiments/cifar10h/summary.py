@@ -1,0 +1,82 @@
+"""All seeds of a run together: the rows of the tables, and the claims, which need several seeds.
+
+The summary lies beside the seeds, as `seed-all/result.json`, in the same layout.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from secondguess.experiments.cifar10h.claims import cifar10h_claims
+from secondguess.experiments.cifar10h.figures import draw_calibration_errors
+from secondguess.experiments.cifar10h.page import cifar10h_summary_section
+from secondguess.experiments.cifar10h.tables import Rows
+from secondguess.experiments.runner import write_json
+
+_DIGITS = 6
+
+
+def summarise(directory: Path) -> Path:
+    """Put all finished seeds of a preset together; returns the directory of the summary.
+
+    Args:
+        directory: OUT/cifar10h/<preset>, with the directories of its seeds.
+    """
+    paths = sorted(directory.glob("seed-*/result.json"))
+    results = [json.loads(path.read_text()) for path in paths if path.parent.name != "seed-all"]
+    if not results:
+        raise ValueError(f"{directory} holds no finished seed (seed-<n>/result.json).")
+    results.sort(key=lambda result: result["seed"])
+    rows = collected_rows(results)
+    parts = [name for result in results for name in result["seconds"]]
+    summary = directory / "seed-all"
+    (summary / "figures").mkdir(parents=True, exist_ok=True)
+    draw_calibration_errors(rows, summary / "figures" / "calibration-errors.png")
+    write_json(summary / "page.json", asdict(cifar10h_summary_section(rows)))
+    write_json(
+        summary / "result.json",
+        {
+            "experiment": "cifar10h",
+            "preset": directory.name,
+            "seed": "all",
+            "seeds": [result["seed"] for result in results],
+            **{key: results[0][key] for key in ("config", "versions", "machine")},
+            "seconds": {
+                name: round(sum(result["seconds"].get(name, 0.0) for result in results), 1)
+                for name in dict.fromkeys(parts)
+            },
+            "recipes": {
+                name.split("/")[1]: metrics["recipe"]
+                for result in results
+                for name, metrics in result["metrics"].items()
+            },
+            "metrics": rows,
+            "claims": [asdict(claim) for claim in cifar10h_claims(rows)],
+        },
+    )
+    return summary
+
+
+def collected_rows(results: Sequence[Mapping[str, Any]]) -> Rows:
+    """By variant and row, the values of each metric over the seeds.
+
+    >>> part = {"original/naive": {"rows": {"naive": {"kl": 0.5}}}}
+    >>> collected_rows([{"metrics": part}, {"metrics": part}])
+    {'original': {'naive': {'kl': [0.5, 0.5]}}}
+
+    Args:
+        results: of the seeds, each the content of a `result.json`.
+    """
+    rows: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for result in results:
+        for part, found in result["metrics"].items():
+            variant = rows.setdefault(part.split("/")[0], {})
+            for name, numbers in found["rows"].items():
+                row = variant.setdefault(name, {})
+                for metric, value in numbers.items():
+                    row.setdefault(metric, []).append(round(value, _DIGITS))
+    return rows

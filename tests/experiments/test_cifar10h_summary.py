@@ -1,0 +1,107 @@
+"""Claims and tables of invented rows, whose verdicts are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from secondguess.experiments.cifar10h import paper
+from secondguess.experiments.cifar10h.claims import cifar10h_claims
+from secondguess.experiments.cifar10h.tables import (
+    deviation_table,
+    extra_table,
+    floor_table,
+    main_table,
+)
+
+Row = dict[str, list[float]]
+
+
+def row(ece: float, *, seeds: int = 4, **changes: list[float]) -> Row:
+    constant = {
+        "second_order_ece": ece,
+        "second_order_ece_standard_error": 0.001,
+        "second_order_ece_floor": 0.004,
+        "relative_ece": ece / 0.1,
+        "relative_floor": 0.04,
+        "mean_variance": 0.1,
+        "grouping_error": 0.1,
+        "first_order_ece": 0.02,
+        "accuracy": 90.0,
+        "kl": 0.3,
+    }
+    return {key: [value] * seeds for key, value in constant.items()} | changes
+
+
+def verdicts(variant: str, rows: dict[str, Row]) -> list[bool]:
+    return [claim.holds for claim in cifar10h_claims({variant: rows})]
+
+
+def test_the_best_pair_model_is_compared_with_the_best_rival() -> None:
+    rows = {"naive": row(0.05), "sngp": row(0.012), "cheat": row(0.03)}
+    rows["cheat-recalibrated"] = row(0.011)
+    claims = cifar10h_claims({"original": rows})
+    assert [claim.holds for claim in claims] == [True] * 4
+    assert all("Cheat NN, recalibrated" in claim.name for claim in claims)
+    assert claims[1].value == pytest.approx(0.011)
+    assert claims[1].bound == pytest.approx(0.012)
+
+
+def test_a_rival_that_wins_shows() -> None:
+    assert verdicts("original", {"naive": row(0.05), "sngp": row(0.01), "cheat": row(0.02)})[
+        :2
+    ] == [
+        False,
+        False,
+    ]
+
+
+def test_with_one_seed_two_standard_errors_are_granted() -> None:
+    def lowest(ece: float) -> bool:
+        rows = {"naive": row(0.010, seeds=1), "cheat": row(ece, seeds=1)}
+        found = verdicts("scrambled", rows)
+        assert len(found) == 2  # accuracy and divergence need several seeds
+        return found[1]
+
+    assert lowest(0.0119)
+    assert not lowest(0.0121)
+
+
+@pytest.mark.parametrize("key", ["accuracy", "kl"])
+def test_noise_is_that_of_the_paired_differences(key: str) -> None:
+    """Seeds move both methods alike: a constant loss is not noise, however much seeds vary."""
+    sign = -1.0 if key == "accuracy" else 1.0
+    seeds = [80.0, 85.0, 90.0, 95.0]
+    naive = row(0.05, **{key: seeds})
+
+    def holds(differences: list[float]) -> bool:
+        ours = [value + sign * change for value, change in zip(seeds, differences, strict=True)]
+        found = verdicts("original", {"naive": naive, "cheat": row(0.01, **{key: ours})})
+        return found[2 if key == "accuracy" else 3]
+
+    assert not holds([0.1, 0.1, 0.1, 0.1])
+    assert holds([0.1, -0.1, 0.1, 0.0])  # mean 0.025, standard error 0.048
+    assert holds([-0.1, -0.1, -0.1, -0.1])  # better
+
+
+def test_without_rivals_or_pair_models_nothing_is_claimed() -> None:
+    assert verdicts("original", {"naive": row(0.1)}) == []
+    assert verdicts("original", {"cheat": row(0.1)}) == []
+
+
+def test_tables_have_the_papers_numbers_beside_ours() -> None:
+    rows = {
+        variant: {"naive": row(0.05), "cheat": row(0.03), "cheat-recalibrated": row(0.02)}
+        for variant in paper.MEANS
+    }
+    main = main_table(rows).splitlines()
+    assert main[2].startswith("| Naive NN | 0.050 (0.076) | 0.100 (0.142) |")
+    assert "| 90.0 (93.9) |" in main[2]
+    assert main[4].count("**0.020**") == 2  # the lowest of either variant
+    assert "(" not in main[4]  # the paper has no such row
+    deviations = deviation_table(rows, "extra-scrambled").splitlines()
+    assert deviations[2].startswith("| Naive NN | 0.050 ± 0.000 (0.521 ± 0.002) |")
+    assert "| 90.00 ± 0.00 |" in deviations[2]  # the paper prints no accuracy there
+    assert "(0.540)" in extra_table(rows)
+    assert "(0.051)" in extra_table(rows)
+    floors = floor_table(rows).splitlines()[3]
+    assert floors.count("0.030 (floor 0.004) | 30.0 % (floor 4.0 %)") == 4
