@@ -28,7 +28,8 @@ def results(experiment: str) -> list[dict[str, Any]]:
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, num_left: int = 2) -> str:
     """A Markdown table; the first `num_left` columns hold words, the others numbers."""
     rule = ["---"] * num_left + ["---:"] * (len(heads) - num_left)
-    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, rule, *rows])
+    lines = ([cell.replace("|", "\\|") for cell in line] for line in [heads, rule, *rows])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def filled(page: str, tables: Mapping[str, Callable[[], str]]) -> str:
