@@ -29,7 +29,7 @@ from secondguess.learning.training import TrainingConfig, train
 
 def main() -> None:
     """Print one line for each of the two."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description="The sequence trainings at published size.")
     parser.add_argument("--rows", type=int, default=32, help="pairs of the part of a batch")
     parser.add_argument("--steps", type=int, default=2, help="steps that are timed")
     arguments = parser.parse_args()
@@ -99,7 +99,7 @@ def matrix_product_speed() -> float:
     matrix = torch.randn(2048, 2048)
     start = time.perf_counter()
     for _ in range(4):
-        matrix @ matrix
+        torch.mm(matrix, matrix)
     return 4 * 2 * 2048**3 / (time.perf_counter() - start)
 
 

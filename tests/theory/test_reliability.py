@@ -120,10 +120,11 @@ def test_floor_is_what_calibrated_predictors_measure(num_subclasses):
             # A calibrated predictor knows how classes are split.
             probs = (probs[:, :, None] * split).reshape(len(probs), -1)
             variance = (variance[:, :, None] * split**2).reshape(len(probs), -1)
-        settings = {"subclass_probs": split}
-        measured.append(sg.second_order_ece(probs, variance, counts, **settings))
+        measured.append(sg.second_order_ece(probs, variance, counts, subclass_probs=split))
         floors.append(
-            sg.second_order_ece_floor(probs, variance, 20, rng=rng, num_simulations=5, **settings)
+            sg.second_order_ece_floor(
+                probs, variance, 20, rng=rng, num_simulations=5, subclass_probs=split
+            )
         )
     differences = np.subtract(measured, floors)
     standard_error = differences.std(ddof=1) / np.sqrt(len(differences))
