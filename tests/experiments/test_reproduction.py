@@ -83,7 +83,9 @@ def test_the_command_exits_as_it_promises_and_repeats_nothing(monkeypatch, tmp_p
 
 
 COMMAND = """
-import sys
+import signal, sys
+# Tests that run in the background of a script inherit that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from secondguess.cli import reproduce_all
 from secondguess.experiments import reproduction
