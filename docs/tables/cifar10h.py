@@ -12,26 +12,26 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
+
+import pages
+from pages import DOCS
 
 from secondguess.experiments.cifar10h import tables
 
-DOCS = Path(__file__).parent.parent
 PAGE = "cifar10h.md"
 NOT_RUN = "Not run yet."
+
+
+def results() -> list[dict[str, Any]]:
+    """All committed measurements."""
+    return pages.results("cifar10h")
 
 
 def result(name: str) -> dict[str, Any] | None:
     """A committed measurement, or None where there is none."""
     path = DOCS / "results" / f"cifar10h-{name}.json"
     return json.loads(path.read_text()) if path.exists() else None
-
-
-def table(heads: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table, the first column to the left."""
-    rule = ["---", *["---:"] * (len(heads) - 1)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, rule, *rows])
 
 
 def setting(run: dict[str, Any]) -> str:
@@ -69,7 +69,7 @@ def claims(run: dict[str, Any]) -> str:
         ]
         for claim in run["claims"]
     ]
-    return table(["claim", "holds", "value", "bound", "the paper"], rows)
+    return pages.table(["claim", "holds", "value", "bound", "the paper"], rows, num_left=1)
 
 
 def cost(found: dict[str, Any]) -> str:
@@ -88,7 +88,7 @@ def cost(found: dict[str, Any]) -> str:
     heads = ["method", "parameters of a network", "10⁹ operations an image"]
     heads += [f"10¹² a step of {found['batch_size']}", "hours", "hours with the sweeps"]
     return (
-        f"{table(heads, rows)}\n\n"
+        f"{pages.table(heads, rows, num_left=1)}\n\n"
         f"Assumed: {found['accelerator']}, {found['peak_teraflops']:.0f} · 10¹² operations a "
         f"second at its peak, of which training reaches {found['utilisation']:.0%}. Counted by "
         f"`{found['command']}`."

@@ -112,29 +112,13 @@ def decoders() -> str:
     return table(heads, rows)
 
 
-def claims() -> str:
-    """Every claim of every run."""
-    rows = [
-        [
-            title(run),
-            claim["name"],
-            "yes" if claim["holds"] else "**no**",
-            f"{claim['value']:.4g}",
-            f"{claim['bound']:.4g}",
-        ]
-        for run in results()
-        for claim in run["claims"]
-    ]
-    return table(["run", "claim", "holds", "value", "bound"], rows)
-
-
 TABLES = {
     "knowledge": knowledge,
     "deciles": deciles,
     "overall": overall,
     "rankings": rankings,
     "decoders": decoders,
-    "claims": claims,
+    "claims": lambda: pages.claims(results(), title),
 }
 
 

@@ -32,6 +32,22 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, num_left: int 
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def claims(runs: Iterable[dict[str, Any]], title: Callable[[dict[str, Any]], str]) -> str:
+    """Every claim of every run."""
+    rows = [
+        [
+            title(run),
+            claim["name"],
+            "yes" if claim["holds"] else "**no**",
+            f"{claim['value']:.4g}",
+            f"{claim['bound']:.4g}",
+        ]
+        for run in runs
+        for claim in run["claims"]
+    ]
+    return table(["run", "claim", "holds", "value", "bound"], rows)
+
+
 def filled(page: str, tables: Mapping[str, Callable[[], str]]) -> str:
     """The page with its tables made anew."""
 

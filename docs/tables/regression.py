@@ -98,22 +98,6 @@ def intervals() -> str:
     return table([*heads, *(f"covers at {rate}" for rate in rates)], rows)
 
 
-def claims() -> str:
-    """Every claim of every run."""
-    rows = [
-        [
-            title(run),
-            claim["name"],
-            "yes" if claim["holds"] else "**no**",
-            f"{claim['value']:.4g}",
-            f"{claim['bound']:.4g}",
-        ]
-        for run in results()
-        for claim in run["claims"]
-    ]
-    return table(["run", "claim", "holds", "value", "bound"], rows)
-
-
 def training_set() -> str:
     """What the pairs that a network was trained on say of its squared error."""
     rows = []
@@ -137,7 +121,7 @@ def training_set() -> str:
 TABLES = {
     "methods": methods,
     "intervals": intervals,
-    "claims": claims,
+    "claims": lambda: pages.claims(results(), title),
     "training-set": training_set,
 }
 
