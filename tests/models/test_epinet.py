@@ -76,3 +76,13 @@ def test_a_zero_index_gives_the_base_network() -> None:
     network = make()
     outputs = network(some(8, 3), torch.zeros(1, 20))
     torch.testing.assert_close(outputs[0], network.base(network.backbone(some(8, 3))))
+
+
+def test_larger_features_do_not_make_the_prior_louder() -> None:
+    network = Epinet(nn.Identity(), 6, num_outputs=5, generator=torch.Generator().manual_seed(0))
+    inputs, indices = some(8, 6), some(6, 20)
+
+    def indexed(features: torch.Tensor) -> torch.Tensor:
+        return network(features, indices) - network.base(features)
+
+    torch.testing.assert_close(indexed(100 * inputs), indexed(inputs), rtol=1e-3, atol=1e-3)

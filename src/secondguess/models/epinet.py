@@ -10,6 +10,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class Epinet(nn.Module):
@@ -17,11 +18,14 @@ class Epinet(nn.Module):
 
     With f the backbone's features and z the index, standard normal,
 
-        logits = W f + c + g(f, z) + prior_scale * h(f, z),
+        logits = W f + c + g(n, z) + prior_scale * h(n, z),
 
-    where g is trained, h is fixed, and both are an MLP of (z, f) with one hidden layer whose
-    `num_outputs x index_size` outputs are multiplied by z. Gradients do not flow from g and h into
-    the features, as in the original, so that the index does not disturb the backbone.
+    where n is f scaled to mean 0 and deviation 1 in each row, g is trained, h is fixed, and both
+    are an MLP of (z, n) with one hidden layer whose `num_outputs x index_size` outputs are
+    multiplied by z. Gradients do not flow from g and h into the features, as in the original, so
+    that the index does not disturb the backbone. The original has no scaling, and a backbone that
+    ends in a batch normalisation needs none; any other can raise f to outshout the prior, which
+    would rise with it, without end.
 
     >>> network = Epinet(nn.Identity(), 4, num_outputs=10)
     >>> network(torch.zeros(2, 4), torch.randn(5, 20)).shape  # an output for each of 5 indices
@@ -58,7 +62,7 @@ class Epinet(nn.Module):
     def forward(self, inputs: Tensor, indices: Tensor) -> Tensor:
         """Logits `(m, n, num_outputs)` of n inputs for m indices `(m, index_size)`."""
         features = self.backbone(inputs)
-        fixed = features.detach()
+        fixed = functional.layer_norm(features.detach(), features.shape[-1:])
         indexed = self.corrector(fixed, indices) + self.prior_scale * self.prior(fixed, indices)
         return self.base(features) + indexed
 
