@@ -1,6 +1,6 @@
 """Run the recorded sessions of the pages again, and write what they print into the pages.
 
-    python docs/sessions.py [PAGE ...]
+    python docs/sessions.py [--runs OUT] [PAGE ...]
 
 Without pages: README.md and all of docs/ that have such a session (`make docs-sessions`). A page is
 worked through from its top in an empty folder, as a reader would:
@@ -11,7 +11,8 @@ worked through from its top in an empty folder, as a reader would:
   command, carried on after a backslash, and what stands below is replaced by what it prints.
   `<!-- recorded: COMMAND -->` runs COMMAND first, without showing it.
 
-A command that fails ends the run, and its page stays as it was.
+A command that fails ends the run, and its page stays as it was. With `--runs OUT` the folder holds
+a link `runs` to OUT: experiments that are finished there are not run again.
 """
 
 from __future__ import annotations
@@ -106,12 +107,16 @@ def main() -> None:
     """Record the sessions of the named pages."""
     parser = argparse.ArgumentParser(description="Record the sessions of the pages again.")
     parser.add_argument("pages", nargs="*", type=Path)
-    pages = parser.parse_args().pages or [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+    parser.add_argument("--runs", type=Path, help="where finished experiments are")
+    arguments = parser.parse_args()
+    pages = arguments.pages or [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
     for path in pages:
         page = path.read_text()
         if any(recorded_blocks(page)):
             print(path)
             with tempfile.TemporaryDirectory() as folder:
+                if arguments.runs:
+                    Path(folder, "runs").symlink_to(arguments.runs.resolve())
                 path.write_text(replayed(page, Path(folder)))
 
 

@@ -112,12 +112,52 @@ def decoders() -> str:
     return table(heads, rows)
 
 
+def outliers() -> str:
+    """Confidences above 1.5 by band, and what the model would say after them."""
+    rows = []
+    for run in cpu_results():
+        found = run["metrics"]["samples"]["outliers"]
+        bands = (
+            f"{band['count']} ({band['false']}, {band['malformed']})" for band in found["bands"]
+        )
+        sentences_after = found["malformed"]["share_sentences_after"]
+        rows.append([title(run), f"{found['num_samples']:,}", *bands, f"{sentences_after:.1%}"])
+    heads = ["run", "samples", "C from 1.5 to 2", "2 to 10", "above 10"]
+    return table([*heads, "sentences after no sentence"], rows, num_left=1)
+
+
+def outlier_examples() -> str:
+    """Statements of all heights of confidence above 1.5, those of the first seed."""
+    found = cpu_results()[0]["metrics"]["samples"]["outliers"]["examples"]
+    rows = [
+        [
+            f"{each['offset']}",
+            f"{each['digit']}",
+            each["text"],
+            "true" if each["is_true"] else "false",
+            f"{each['probability']:.1e}",
+            f"{each['confidence']:.3g}",
+            f"{each['share_correct']:.1%}",
+        ]
+        for each in found
+    ]
+    heads = ["place", "digit", "statement", "", "p(y|x)", "C", "true of all about it"]
+    return table(heads, rows, num_left=4)
+
+
+def cpu_results() -> list[dict[str, Any]]:
+    """Committed runs of the preset `cpu`; the quick one has too few samples for this."""
+    return [run for run in results() if run["preset"] == "cpu"]
+
+
 TABLES = {
     "knowledge": knowledge,
     "deciles": deciles,
     "overall": overall,
     "rankings": rankings,
     "decoders": decoders,
+    "outliers": outliers,
+    "outlier examples": outlier_examples,
     "claims": lambda: pages.claims(results(), title),
 }
 

@@ -8,6 +8,7 @@ from secondguess.experiments.digits_of_pi.evaluation import (
     MALFORMED,
     Statements,
     columns_of,
+    draw_statements,
     exact_statements,
     known_digits,
     overall_bound,
@@ -15,6 +16,7 @@ from secondguess.experiments.digits_of_pi.evaluation import (
     sampled_statements,
 )
 from secondguess.experiments.digits_of_pi.grammar import grammar
+from secondguess.experiments.digits_of_pi.outliers import explain_outliers
 from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.digits_of_pi.questions import digits_at
 from secondguess.experiments.digits_of_pi.rankings import (
@@ -174,9 +176,10 @@ def random_model() -> tuple[PairLanguageModel, PiPairs]:
 def test_samples_and_exact_scores_agree_on_the_same_sentence(random_model):
     model, pairs = random_model
     offsets = np.array([1, 7])
-    samples = sampled_statements(
+    drawn = draw_statements(
         model, pairs, offsets, num_samples=20, rng=np.random.default_rng(0), batch_size=16
     )
+    samples = sampled_statements(offsets, drawn)
     assert samples.columns.shape == (2, 20)
     assert (samples.columns == MALFORMED).all()  # random weights say nothing sensible
     assert not samples.is_true.any()
@@ -188,3 +191,52 @@ def test_samples_and_exact_scores_agree_on_the_same_sentence(random_model):
     assert list(gaps) == [*RIVALS, CONFIDENCE]
     for curve in curves(samples, gaps, rng=np.random.default_rng(0)).values():
         assert rate_at(curve, 0.5) == (1.0, 0.0)
+
+
+def said(model, text: str, confidence: float) -> ScoredResponse:
+    """A response whose probability falls or rises so that its confidence is the given one."""
+    end = model.formatter.end
+    tokens = (*model.formatter.tokenizer.encode(text, add_special_tokens=False), end)
+    first = np.full(len(tokens), -1.0)
+    return ScoredResponse(tokens, text, first, first - np.log(confidence) / len(tokens))
+
+
+def test_outliers_are_counted_and_what_follows_them_is_the_conditional(random_model):
+    model, pairs = random_model
+    offsets = np.array([1, 2])  # the digits 1 and 4
+    malformed, false = "It's spelled with letters", "It's an even number"
+    drawn = [
+        said(model, "It's 1", 0.9),
+        said(model, "It's 1", 1.6),
+        said(model, false, 20.0),
+        said(model, "It's 4", 1.0),
+        said(model, malformed, 100.0),
+        said(model, "It's 4", 1.4),
+    ]
+    statements = sampled_statements(offsets, drawn)
+    found = explain_outliers(model, pairs, statements, drawn, np.array([0.25, 0.75]))
+    counts = [(band["count"], band["false"], band["malformed"]) for band in found["bands"]]
+    assert counts == [(1, 0, 0), (0, 0, 0), (2, 2, 1)]
+    assert [each["text"] for each in found["examples"]] == [malformed, false, "It's 1"]
+    assert [each["digit"] for each in found["examples"]] == [4, 1, 1]
+
+    def after(offset: int, first: ScoredResponse) -> np.ndarray:
+        prompt = np.repeat(pairs.prompt_tokens[[offset]], 441, axis=0)
+        y1 = np.full(pairs.sentence_tokens.shape, model.formatter.end)
+        y1[:, : len(first.tokens)] = first.tokens
+        return np.exp(pairs.layout.log_probs(model.network, prompt, y1, pairs.sentence_tokens)[1])
+
+    sentences, true = after(2, drawn[4]).sum(), after(1, drawn[2]) @ (grammar().probs[1] > 0)
+    assert found["malformed"]["count"] == found["false"]["count"] == 1
+    assert found["malformed"]["share_sentences_after"] == pytest.approx(sentences, rel=1e-5)
+    assert found["false"]["share_true_at_first"] == 0.25
+    assert found["false"]["share_true_after"] == pytest.approx(true, rel=1e-5)
+
+
+def test_without_outliers_nothing_is_explained(random_model):
+    model, pairs = random_model
+    drawn = [said(model, "It's 1", 1.0)]
+    offsets = np.array([1])
+    statements = sampled_statements(offsets, drawn)
+    found = explain_outliers(model, pairs, statements, drawn, np.array([1.0]))
+    assert (found["examples"], found["false"]["share_true_after"]) == ([], None)

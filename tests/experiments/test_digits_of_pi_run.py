@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from secondguess.experiments.digits_of_pi.claims import pi_claims
-from secondguess.experiments.digits_of_pi.figures import draw_figures, statements_of
+from secondguess.experiments.digits_of_pi.evaluation import Statements
+from secondguess.experiments.digits_of_pi.figures import draw_figures
 from secondguess.experiments.digits_of_pi.page import pi_section
 from secondguess.experiments.digits_of_pi.rankings import RIVALS
 from secondguess.experiments.digits_of_pi.run import (
@@ -88,9 +89,9 @@ def test_the_report_has_tables_answers_and_every_figure(directory):
         "rankings.png",
         "by-digit.png",
     ]
-    rankings, decoders, deciles = described.section.tables
+    rankings, decoders, deciles, outliers = described.section.tables
     assert [row[0] for row in rankings.rows] == ["epistemic confidence", *RIVALS]
-    assert (len(decoders.rows), len(deciles.rows)) == (6, 10)
+    assert (len(decoders.rows), len(deciles.rows), len(outliers.rows)) == (6, 10, 3)
     scored, pairs, *_ = described.section.answers
     assert scored.answers[0].log_probs_after is not None
     assert len(pairs.answers) == 2 * len(scored.answers)
@@ -100,10 +101,9 @@ def test_exact_scores_cover_every_sentence(directory):
     arrays = np.load(directory / "arrays.npz")
     assert arrays["exact/log_marginal"].shape == (6, 441)
     assert arrays["samples/columns"].shape == (6, 10)
-    part = PartResult(
-        arrays={name.split("/")[1]: arrays[name] for name in arrays if name.startswith("exact/")}
+    statements = Statements.from_arrays(
+        {name.split("/")[1]: arrays[name] for name in arrays if name.startswith("exact/")}
     )
-    statements = statements_of(part)
     np.testing.assert_allclose(
         statements.weights, np.exp(statements.scores.log_marginal), rtol=1e-4
     )

@@ -7,7 +7,7 @@ sentences, which have no sampling noise. Axes: a row an offset, a column a sampl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.digits_of_pi.questions import digits_at
 from secondguess.language.generation import Sampling, sample
 from secondguess.language.model import PairLanguageModel
+from secondguess.language.scoring import ScoredResponse
 from secondguess.theory.checks import FloatArray, IntArray
 from secondguess.theory.records import SelfCheatScores
 
@@ -45,6 +46,31 @@ class Statements:
     num_tokens: IntArray
     scores: SelfCheatScores
     weights: FloatArray
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Statements:
+        """What `arrays` had given."""
+        return cls(
+            offsets=arrays["offsets"],
+            columns=arrays["columns"].astype(np.int64),
+            num_tokens=arrays["num_tokens"].astype(np.int64),
+            scores=SelfCheatScores(
+                arrays["log_marginal"].astype(np.float64),
+                arrays["log_self_conditional"].astype(np.float64),
+            ),
+            weights=arrays["weights"].astype(np.float64),
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of it in small types, to be kept in a file."""
+        return {
+            "offsets": self.offsets,
+            "columns": self.columns.astype(np.int16),
+            "num_tokens": self.num_tokens.astype(np.int8),
+            "log_marginal": self.scores.log_marginal.astype(np.float32),
+            "log_self_conditional": self.scores.log_self_conditional.astype(np.float32),
+            "weights": self.weights.astype(np.float32),
+        }
 
     @property
     def is_true(self) -> np.ndarray:
@@ -85,7 +111,7 @@ def exact_statements(model: PairLanguageModel, pairs: PiPairs, offsets: IntArray
     )
 
 
-def sampled_statements(
+def draw_statements(
     model: PairLanguageModel,
     pairs: PiPairs,
     offsets: IntArray,
@@ -93,15 +119,18 @@ def sampled_statements(
     num_samples: int,
     rng: np.random.Generator,
     batch_size: int = 2400,
-) -> Statements:
-    """Independent samples of p(y1|x) about each digit, all with equal weight."""
+) -> list[ScoredResponse]:
+    """Independent samples of p(y1|x), `num_samples` about each digit, one digit after the other."""
     prompts = [tuple(pairs.prompt_tokens[offset].tolist()) for offset in offsets]
-    rows = [row for row in range(len(prompts)) for _ in range(num_samples)]
     separator = len(pairs.layout.formatter.separator)
     # `sample` adds the separator itself.
-    asked = [prompts[row][: len(prompts[row]) - separator] for row in rows]
-    drawn = sample(model, asked, rng=rng, sampling=SAMPLING, batch_size=batch_size)
-    shape = (len(offsets), num_samples)
+    asked = [prompt[: len(prompt) - separator] for prompt in prompts for _ in range(num_samples)]
+    return sample(model, asked, rng=rng, sampling=SAMPLING, batch_size=batch_size)
+
+
+def sampled_statements(offsets: IntArray, drawn: Sequence[ScoredResponse]) -> Statements:
+    """What was drawn by `draw_statements`, all with equal weight."""
+    shape = (len(offsets), len(drawn) // len(offsets))
     return Statements(
         offsets=offsets,
         columns=columns_of([each.text for each in drawn]).reshape(shape),
@@ -110,8 +139,24 @@ def sampled_statements(
             np.array([each.log_marginal.sum() for each in drawn]).reshape(shape),
             np.array([each.log_self_conditional.sum() for each in drawn]).reshape(shape),
         ),
-        weights=np.full(shape, 1 / num_samples),
+        weights=np.full(shape, 1 / shape[1]),
     )
+
+
+def log_probs_after(
+    model: PairLanguageModel, pairs: PiPairs, offset: int, first: Sequence[int]
+) -> FloatArray:
+    """`(441,)`: log p(y2|y1,x) of every sentence about a digit, after the tokens of one y1."""
+    sentences, prompt = pairs.sentence_tokens, pairs.prompt_tokens[offset]
+    y1 = np.full(sentences.shape[1], pairs.layout.formatter.end)
+    y1[: len(first)] = first
+    _, log_conditional = pairs.layout.log_probs(
+        model.network,
+        np.broadcast_to(prompt, (len(sentences), len(prompt))),
+        np.broadcast_to(y1, sentences.shape),
+        sentences,
+    )
+    return log_conditional
 
 
 def columns_of(texts: Sequence[str]) -> IntArray:

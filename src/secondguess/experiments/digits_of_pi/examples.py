@@ -1,4 +1,4 @@
-"""Statements word by word, as in appendix A: pairs, scored answers, and confidences above 1.
+"""Statements word by word, as in appendix A: pairs and scored answers.
 
 What is picked is plain data (JSON types), so that figures and pages are drawn from the results
 alone. A word comes with the log-probability of its token.
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from secondguess.experiments.digits_of_pi.evaluation import SAMPLING
+from secondguess.experiments.digits_of_pi.evaluation import SAMPLING, log_probs_after
 from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.digits_of_pi.questions import digits_at, question
@@ -69,19 +69,9 @@ def _pair(
     rng: np.random.Generator,
 ) -> dict[str, Any]:
     """A second response drawn from p(y2 | y1, x), by scoring every sentence behind y1."""
-    sentences = pairs.sentence_tokens
-    end = pairs.layout.formatter.end
-    y1 = np.full(sentences.shape[1], end)
-    y1[: len(first.tokens)] = first.tokens
+    drawn = _draw(log_probs_after(model, pairs, offset, first.tokens), rng)
+    second = _tokens(pairs.sentence_tokens[drawn], pairs.layout.formatter.end)
     prompt = pairs.prompt_tokens[offset]
-    count = len(sentences)
-    _, log_conditional = pairs.layout.log_probs(
-        model.network,  # pyright: ignore[reportArgumentType]
-        np.broadcast_to(prompt, (count, len(prompt))),
-        np.broadcast_to(y1, (count, len(y1))),
-        sentences,
-    )
-    second = _tokens(sentences[_draw(log_conditional, rng)], end)
     [(_, second_log_probs)] = score_tokens(
         model, [(tuple(prompt.tolist()), first.tokens, second)], batch_size=1
     )

@@ -36,7 +36,6 @@ from secondguess.report.look import (
 from secondguess.report.page import write_answers
 from secondguess.theory.checks import FloatArray
 from secondguess.theory.metrics import HallucinationCurve
-from secondguess.theory.records import SelfCheatScores
 
 _GROUP = 40
 """Digits a group when confidence and correctness are averaged, as in the paper."""
@@ -45,7 +44,9 @@ _GROUP = 40
 def draw_figures(parts: Mapping[str, PartResult], directory: Path) -> None:
     """Draw everything that the parts of a run hold."""
     with house_look():
-        samples, exact = statements_of(parts["samples"]), statements_of(parts["exact"])
+        samples, exact = (
+            Statements.from_arrays(parts[name].arrays) for name in ("samples", "exact")
+        )
         _draw_reliability(samples, exact, directory / "reliability.png")
         _draw_rankings(samples, directory / "rankings.png")
         _draw_by_digit(samples, directory / "by-digit.png")
@@ -55,21 +56,6 @@ def draw_figures(parts: Mapping[str, PartResult], directory: Path) -> None:
         write_answers(
             "Digits of pi, word by word", answer_groups(examples), directory / "examples.html"
         )
-
-
-def statements_of(part: PartResult) -> Statements:
-    """The statements that a part has kept."""
-    arrays = part.arrays
-    return Statements(
-        offsets=arrays["offsets"],
-        columns=arrays["columns"].astype(np.int64),
-        num_tokens=arrays["num_tokens"].astype(np.int64),
-        scores=SelfCheatScores(
-            arrays["log_marginal"].astype(np.float64),
-            arrays["log_self_conditional"].astype(np.float64),
-        ),
-        weights=arrays["weights"].astype(np.float64),
-    )
 
 
 def _draw_reliability(samples: Statements, exact: Statements, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from secondguess.experiments.digits_of_pi.questions import question
@@ -35,6 +36,7 @@ def pi_section(parts: Mapping[str, PartResult]) -> Section:
             _ranking_table(samples["rate_and_standard_error"]),
             _decoder_table(parts["decoders"].metrics),
             _decile_table(samples, parts["exact"].metrics),
+            _outlier_table(samples["outliers"]),
         ),
         answers=answer_groups(parts["examples"].metrics),
         figures=_figures(samples),
@@ -155,6 +157,27 @@ def _deciles(metrics: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             metrics["decile_confidence"], metrics["decile_hallucination_rate"], strict=True
         )
     ]
+
+
+def _outlier_table(outliers: Mapping[str, Any]) -> Table:
+    edges = [band["above"] for band in outliers["bands"]]
+    names = [f"{low:g} to {high:g}" for low, high in pairwise(edges)] + [f"above {edges[-1]:g}"]
+    note = "No calibrated model has a confidence above 1; the default gap |1 - C| puts these last."
+    malformed = outliers["malformed"]
+    if malformed["count"]:
+        note += (
+            f" After one that is no sentence, {percent(malformed['share_sentences_after'])} of "
+            f"what the model would say next are sentences."
+        )
+    return Table(
+        title=f"Confidences far above 1, of {outliers['num_samples']:,} samples",
+        columns=("Confidence", "Samples", "False", "No sentence"),
+        rows=tuple(
+            (name, f"{band['count']:,}", f"{band['false']:,}", f"{band['malformed']:,}")
+            for name, band in zip(names, outliers["bands"], strict=True)
+        ),
+        note=note,
+    )
 
 
 def _figures(samples: Mapping[str, Any]) -> tuple[Figure, ...]:

@@ -21,6 +21,7 @@ from secondguess.experiments.digits_of_pi.evaluation import (
     SAMPLING,
     Statements,
     columns_of,
+    draw_statements,
     exact_statements,
     known_digits,
     overall_bound,
@@ -30,6 +31,7 @@ from secondguess.experiments.digits_of_pi.evaluation import (
 from secondguess.experiments.digits_of_pi.examples import pick_examples
 from secondguess.experiments.digits_of_pi.figures import draw_figures
 from secondguess.experiments.digits_of_pi.grammar import HAZY, grammar
+from secondguess.experiments.digits_of_pi.outliers import explain_outliers
 from secondguess.experiments.digits_of_pi.page import pi_section
 from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.digits_of_pi.questions import digits_at, question
@@ -231,19 +233,22 @@ def _score_exactly(config: PiConfig, directory: Path, done: object) -> PartResul
     return PartResult(
         metrics=_calibration_metrics(statements)
         | {"malformed_share": float(1 - statements.weights.sum(axis=1).mean())},
-        arrays=_arrays(statements),
+        arrays=statements.arrays(),
     )
 
 
-def _sample(config: PiConfig, directory: Path, done: object) -> PartResult:
+def _sample(config: PiConfig, directory: Path, done: Mapping[str, PartResult]) -> PartResult:
     model, pairs = _trained(config, directory)
-    statements = sampled_statements(
+    offsets = np.arange(1, config.num_offsets + 1)
+    drawn = draw_statements(
         model,
         pairs,
-        np.arange(1, config.num_offsets + 1),
+        offsets,
         num_samples=config.num_samples,
         rng=np.random.default_rng([config.seed, 1]),
     )
+    statements = sampled_statements(offsets, drawn)
+    share_correct = Statements.from_arrays(done["exact"].arrays).share_correct
     rng = np.random.default_rng([config.seed, 2])
     gaps = ranking_gaps(statements)
     gaps |= {f"gap {kind}": statements.scores.confidence_gap(kind) for kind in GAP_KINDS}
@@ -256,8 +261,9 @@ def _sample(config: PiConfig, directory: Path, done: object) -> PartResult:
         | {
             "malformed_share": float((statements.columns == MALFORMED).mean()),
             "rate_and_standard_error": rates,
+            "outliers": explain_outliers(model, pairs, statements, drawn, share_correct),
         },
-        arrays=_arrays(statements),
+        arrays=statements.arrays(),
     )
 
 
@@ -270,17 +276,6 @@ def _calibration_metrics(statements: Statements) -> dict[str, Any]:
         "overall": asdict(overall_bound(statements)),
         "decile_confidence": bins.confidence.tolist(),
         "decile_hallucination_rate": bins.hallucination_rate.tolist(),
-    }
-
-
-def _arrays(statements: Statements) -> dict[str, np.ndarray]:
-    return {
-        "offsets": statements.offsets,
-        "columns": statements.columns.astype(np.int16),
-        "num_tokens": statements.num_tokens.astype(np.int8),
-        "log_marginal": statements.scores.log_marginal.astype(np.float32),
-        "log_self_conditional": statements.scores.log_self_conditional.astype(np.float32),
-        "weights": statements.weights.astype(np.float32),
     }
 
 

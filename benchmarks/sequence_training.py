@@ -1,11 +1,12 @@
-"""The two sequence trainings at published size: a few real steps, and what all would take.
+"""The two sequence trainings: a few real steps of a preset, and what all of them would take.
 
-    python benchmarks/published_size.py [--rows 32] [--steps 2]
+    python benchmarks/sequence_training.py --preset cpu
+    python benchmarks/sequence_training.py --preset paper --rows 32 --steps 2
 
-The transformers of appendices F.3.2 and F.4.2 are built and trained for a few steps on a part of
-their batch. A step is linear in the rows of its batch, so the whole training takes the time a row
-times all rows (a little less: the optimiser works once a step, whatever the rows). The peer is a
-matrix product of 2048 x 2048, whose speed the training reaches a share of.
+The transformers are built and trained for a few steps, at published size on a part of their batch.
+A step is linear in the rows of its batch, so the whole training takes the time a row times all rows
+(a little less: the optimiser works once a step, whatever the rows). The peer is a matrix product of
+2048 x 2048, whose speed the training reaches a share of.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from secondguess.learning.training import TrainingConfig, train
 
 def main() -> None:
     """Print one line for each of the two."""
-    parser = argparse.ArgumentParser(description="The sequence trainings at published size.")
-    parser.add_argument("--rows", type=int, default=32, help="pairs of the part of a batch")
-    parser.add_argument("--steps", type=int, default=2, help="steps that are timed")
+    parser = argparse.ArgumentParser(description="A few steps of the sequence trainings.")
+    parser.add_argument("--preset", choices=["quick", "cpu", "paper"], default="cpu")
+    parser.add_argument("--rows", type=int, help="pairs of a part of a batch; default: all")
+    parser.add_argument("--steps", type=int, default=100, help="steps that are timed")
     arguments = parser.parse_args()
     peak = matrix_product_speed()
     print(
@@ -39,38 +41,45 @@ def main() -> None:
         f"threads"
     )
     for name, prepare in (("digits of pi", digits_of_pi), ("Frozen Lake", frozen_lake)):
-        config, network, loss, batch_at = prepare(arguments.rows)
+        config, network, loss, batch_at = prepare(arguments.preset, arguments.rows)
+        rows = arguments.rows or config.batch_size
         seconds, loss_value = time_steps(network, loss, batch_at, arguments.steps)
         tokens = batch_at(0)["input_ids"].shape[1]
         parameters = network.num_parameters()
         # forward 2, backward 4 operations a parameter and token
-        speed = 6 * parameters * tokens * arguments.rows / seconds
-        days = seconds / arguments.rows * config.batch_size * config.num_steps / 86_400
+        speed = 6 * parameters * tokens * rows / seconds
+        minutes = seconds / rows * config.batch_size * config.num_steps / 60
         print(
             f"{name}: {parameters / 1e6:.1f} million parameters, {seconds:.2f} s for a step of "
-            f"{arguments.rows} pairs of {tokens} tokens (loss {loss_value:.1f}), "
+            f"{rows} pairs of {tokens} tokens (loss {loss_value:.1f}), "
             f"{speed / peak:.0%} of the matrix product; {config.num_steps:,} steps of "
-            f"{config.batch_size:,} would take {days:.0f} days here"
+            f"{config.batch_size:,} would take {_duration(minutes)} here"
         )
 
 
-def digits_of_pi(rows: int) -> tuple[Any, Any, Callable, Callable]:
-    """Configuration, network, loss and data of the published digits-of-pi training."""
-    config = pi.PiConfig(**pi.PRESETS["paper"])
+def digits_of_pi(preset: str, rows: int | None) -> tuple[Any, Any, Callable, Callable]:
+    """Configuration, network, loss and data of the digits-of-pi training."""
+    config = pi.PiConfig(**pi.PRESETS[preset])
     pairs = PiPairs(config.layout)
     return (
         config,
         pi.fresh_model(config, pairs).network,
         pair_loss,
-        pairs.source(batch_size=rows, seed=0),
+        pairs.source(batch_size=rows or config.batch_size, seed=0),
     )
 
 
-def frozen_lake(rows: int) -> tuple[Any, Any, Callable, Callable]:
+def frozen_lake(preset: str, rows: int | None) -> tuple[Any, Any, Callable, Callable]:
     """The same of Frozen Lake."""
-    config = lake.LakeConfig(**lake.PRESETS["paper"])
+    config = lake.LakeConfig(**lake.PRESETS[preset])
     pairs = LakePairs(config.layout)
-    source = pairs.source(ExactPredictor().policies, WalkSource(batch_size=rows, seed=0))
+    walks = WalkSource(
+        batch_size=rows or config.batch_size,
+        seed=0,
+        soft_targets=config.soft_targets,
+        num_buckets=config.num_buckets,
+    )
+    source = pairs.source(ExactPredictor().policies, walks)
     return config, lake.fresh_model(config, pairs).network, pairs.loss, source
 
 
@@ -92,6 +101,10 @@ def time_steps(
         config=TrainingConfig(num_steps=steps + 1, learning_rate=2e-5),
     )
     return (time.perf_counter() - start[0]) / steps, float(history.losses[-1])
+
+
+def _duration(minutes: float) -> str:
+    return f"{minutes:.1f} minutes" if minutes < 1440 else f"{minutes / 1440:.0f} days"
 
 
 def matrix_product_speed() -> float:
