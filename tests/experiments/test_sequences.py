@@ -6,8 +6,14 @@ import torch
 
 from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.pairs import PiPairs
-from secondguess.experiments.digits_of_pi.questions import digits_at, question, sample_offsets
-from secondguess.experiments.sequences import pair_loss
+from secondguess.experiments.digits_of_pi.questions import (
+    digits_at,
+    drawing_probs,
+    offset_probs,
+    question,
+    sample_offsets,
+)
+from secondguess.experiments.sequences import WEIGHTS, pair_loss
 from secondguess.language.formatting import NOT_SCORED, collate_pairs
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score_pairs
@@ -103,6 +109,30 @@ def test_loss_is_nats_of_a_pair():
     loss = pair_loss(network, pairs.layout.batch(*arguments))
     expected = -(first_log_prob + second_log_prob).mean()
     assert loss.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_weighted_batch_gives_the_weighted_mean():
+    pairs = PiPairs()
+    network = random_network(pairs)
+    batch = pairs.source(batch_size=8, seed=0, flat_share=0.5)(0)
+    rows = [{key: tensor[[i]] for key, tensor in batch.items() if key != WEIGHTS} for i in range(8)]
+    nats = np.array([pair_loss(network, row).item() for row in rows])
+    expected = np.mean(nats * batch[WEIGHTS].numpy())
+    assert pair_loss(network, batch).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_flatter_drawing_leaves_the_expected_loss_as_it_is():
+    # Any function of the offset has the same mean: drawn often and weighed lightly, or the reverse.
+    pairs = PiPairs()
+    prompts = {tuple(row.tolist()): offset for offset, row in enumerate(pairs.prompt_tokens)}
+    batch = pairs.source(batch_size=512, seed=1, flat_share=0.5)(0)
+    drawn = batch["input_ids"][:, : pairs.prompt_tokens.shape[1]]
+    offsets = np.array([prompts[tuple(row.tolist())] for row in drawn])
+    expected = offset_probs()[offsets] / drawing_probs(0.5)[offsets]
+    np.testing.assert_allclose(batch[WEIGHTS].numpy(), expected, rtol=1e-6)
+    assert drawing_probs(0.5).sum() == pytest.approx(1)
+    assert drawing_probs(0.5)[1:].min() > 0
+    assert WEIGHTS not in pairs.source(batch_size=2, seed=1)(0)
 
 
 def test_prompts_equal_the_formatter():

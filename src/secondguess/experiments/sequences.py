@@ -21,6 +21,8 @@ from secondguess.language.formatting import NOT_SCORED, PairFormatter
 from secondguess.theory.checks import FloatArray, IntArray
 
 Batch = dict[str, Tensor]
+WEIGHTS = "weights"
+"""The key of a batch under which the weights of its pairs are, `(n,)`; without it they are 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +120,9 @@ class PairLayout:
 
 
 def pair_loss(network: PreTrainedModel, batch: Batch) -> Tensor:
-    """Nats of a pair, -log p(y1, y2 | x), averaged over the batch."""
-    return _surprise(network, batch).sum() / len(batch["labels"])
+    """Nats of a pair, -log p(y1, y2 | x), averaged over the batch by weight."""
+    nats = _surprise(network, batch).sum(dim=1)
+    return (nats * batch[WEIGHTS] if WEIGHTS in batch else nats).mean()
 
 
 def _surprise(network: PreTrainedModel, batch: Batch) -> Tensor:

@@ -6,15 +6,18 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
+import torch
 
 from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.questions import (
     NUM_OFFSETS,
     digits_at,
+    drawing_probs,
+    offset_probs,
     question,
     sample_offsets,
 )
-from secondguess.experiments.sequences import Batch, PairLayout
+from secondguess.experiments.sequences import WEIGHTS, Batch, PairLayout
 from secondguess.language.formatting import Layout, PairFormat, PairFormatter
 from secondguess.language.tokenizer import word_tokenizer
 from secondguess.theory.checks import IntArray
@@ -70,14 +73,27 @@ class PiPairs:
         prompts[:, 5:9] = numerals[offsets[:, None] // np.array([1000, 100, 10, 1]) % 10]
         return prompts
 
-    def source(self, *, batch_size: int, seed: int) -> Callable[[int], Batch]:
-        """A function from the step to its batch: fresh offsets, two statements about each."""
+    def source(
+        self, *, batch_size: int, seed: int, flat_share: float = 0.0
+    ) -> Callable[[int], Batch]:
+        """A function from the step to its batch: fresh offsets, two statements about each.
+
+        Args:
+            batch_size: pairs a step.
+            seed: of all draws.
+            flat_share: how many of the offsets come from a flatter distribution, see
+                `drawing_probs`; the batch then has weights that make up for it.
+        """
+        weights = offset_probs() / np.maximum(drawing_probs(flat_share), np.finfo(float).tiny)
 
         def batch_at(step: int) -> Batch:
             rng = np.random.default_rng([seed, step])
-            offsets = sample_offsets(batch_size, rng)
+            offsets = sample_offsets(batch_size, rng, flat_share=flat_share)
             digits = digits_at(offsets)
             first, second = (self.sentence_tokens[grammar().sample(digits, rng)] for _ in "12")
-            return self.layout.batch(self.prompt_tokens[offsets], first, second)
+            batch = self.layout.batch(self.prompt_tokens[offsets], first, second)
+            if flat_share:
+                batch[WEIGHTS] = torch.from_numpy(weights[offsets].astype(np.float32))
+            return batch
 
         return batch_at

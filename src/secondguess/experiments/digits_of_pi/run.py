@@ -73,6 +73,8 @@ class PiConfig:
         warmup_steps: steps until it is reached.
         clip_norm: largest norm of the gradient, or None.
         average_decay: of the moving average of the weights, or None.
+        flat_share: how many pairs are drawn from a flatter distribution of digits, with weights
+            that make up for it.
         num_offsets: digits 1 to this one are asked about when the model is judged.
         num_samples: sampled statements about each of them; a multiple of 10.
         seed: of weights, data and samples.
@@ -88,6 +90,7 @@ class PiConfig:
     warmup_steps: int = 1000
     clip_norm: float | None = None
     average_decay: float | None = None
+    flat_share: float = 0.0
     num_offsets: int = 3000
     num_samples: int = 120
     seed: int = 0
@@ -117,7 +120,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "num_offsets": 600,
         "num_samples": 40,
     },
-    "cpu": _SMALL | {"batch_size": 256, "num_steps": 6500, "warmup_steps": 300},
+    "cpu": _SMALL | {"batch_size": 256, "num_steps": 6500, "warmup_steps": 300, "flat_share": 0.5},
     "paper": {},
 }
 NUM_SEEDS = {"quick": 1, "cpu": 3, "paper": 1}
@@ -187,7 +190,9 @@ def _train(config: PiConfig, directory: Path, done: object) -> PartResult:
     history = train(
         model.network,
         loss=pair_loss,
-        batch_at=pairs.source(batch_size=config.batch_size, seed=config.seed),
+        batch_at=pairs.source(
+            batch_size=config.batch_size, seed=config.seed, flat_share=config.flat_share
+        ),
         config=TrainingConfig(
             num_steps=config.num_steps,
             learning_rate=config.learning_rate,
