@@ -27,7 +27,7 @@ def title(run: dict[str, Any]) -> str:
 
 
 def knowledge() -> str:
-    """What each run learned, and what it took."""
+    """What each run learned."""
     rows = []
     for run in results():
         exact, training = run["metrics"]["exact"], run["metrics"]["training"]
@@ -36,13 +36,12 @@ def knowledge() -> str:
                 title(run),
                 f"{training['num_parameters']:,}",
                 f"{run['config']['num_steps']:,} x {run['config']['batch_size']}",
-                f"{run['seconds']['training'] / 60:.1f}",
                 f"{exact['known_digits']}",
                 f"{exact['correct_among_first_250']:.1%}",
                 f"{exact['correct']:.1%}",
             ]
         )
-    heads = ["run", "parameters", "steps x pairs", "minutes of training", "digits known"]
+    heads = ["run", "parameters", "steps x pairs", "digits known"]
     return table([*heads, "true of the first 250", "true of all"], rows, num_left=1)
 
 
@@ -157,7 +156,7 @@ TABLES = {
     "rankings": rankings,
     "decoders": decoders,
     "outliers": outliers,
-    "outlier examples": outlier_examples,
+    "examples": outlier_examples,
     "claims": lambda: pages.claims(results(), title),
 }
 

@@ -125,7 +125,7 @@ def _draw_rankings(samples: Statements, path: Path) -> None:
     left.set(xlabel="response rate", ylabel="hallucination rate", title="rankings")
     right.set(xlabel="response rate", title="kinds of confidence gap (rivals dotted)")
     for panel in (left, right):
-        panel.legend()
+        panel.legend(loc="upper left")
     save(figure, path)
 
 
