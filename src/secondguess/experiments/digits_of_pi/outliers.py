@@ -89,7 +89,7 @@ def explain_outliers(
         "false": {
             "count": len(false),
             "share_true_at_first": _mean(share_correct[rows[false]]),
-            "share_true_after": _mean([after(index) @ truths(index) for index in false]),
+            "share_true_after": _mean([float(after(index) @ truths(index)) for index in false]),
         },
         "examples": [
             {
