@@ -65,7 +65,7 @@ def digits_of_pi(preset: str, rows: int | None) -> tuple[Any, Any, Callable, Cal
         config,
         pi.fresh_model(config, pairs).network,
         pair_loss,
-        pairs.source(batch_size=rows or config.batch_size, seed=0),
+        pairs.source(batch_size=rows or config.batch_size, seed=0, flat_share=config.flat_share),
     )
 
 

@@ -2,8 +2,7 @@
 
 The paper's reason is a slip in the first response, an unlikely token that the model would not say
 again: having seen it, the model speaks as before, so p(y|y,x) is far below p(y|x). That can be
-measured: after a y1 that is no sentence, how much of p(y2|y1,x) is on sentences; after a false one,
-how much of it is on true statements, beside how much of p(y1|x) is.
+measured: after a y1 that is no sentence, how much of p(y2|y1,x) is on sentences.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from secondguess.experiments.digits_of_pi.evaluation import (
     Statements,
     log_probs_after,
 )
-from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.digits_of_pi.questions import digits_at
 from secondguess.language.model import PairLanguageModel
@@ -31,7 +29,7 @@ EDGES = (OUTLIER_CONFIDENCE, 2.0, 10.0, np.inf)
 """Edges of the bands of confidence that outliers are counted in."""
 
 NUM_EXPLAINED = 100
-"""Outliers of a kind after which second responses are looked at, spread over their confidences."""
+"""Outliers after which second responses are looked at, spread over their confidences."""
 
 NUM_SHOWN = 10
 
@@ -43,7 +41,7 @@ def explain_outliers(
     drawn: Sequence[ScoredResponse],
     share_correct: FloatArray,
 ) -> dict[str, Any]:
-    """Counts by band of confidence, what follows the made-up ones, and some as text.
+    """Counts by band of confidence, what follows those that are no sentence, and some as text.
 
     Args:
         model: the trained model.
@@ -58,16 +56,10 @@ def explain_outliers(
     outliers = np.flatnonzero(confidence > OUTLIER_CONFIDENCE)
     outliers = outliers[np.argsort(-confidence[outliers], kind="stable")]
     malformed = _evenly(outliers[columns[outliers] == MALFORMED], NUM_EXPLAINED)
-    false = outliers[(columns[outliers] != MALFORMED) & ~is_true[outliers]]
-    false = _evenly(false, NUM_EXPLAINED)
-
-    def after(index: int) -> FloatArray:
-        offset = int(statements.offsets[rows[index]])
-        return np.exp(log_probs_after(model, pairs, offset, drawn[index].tokens))
-
-    def truths(index: int) -> np.ndarray:
-        return grammar().probs[digits_at(statements.offsets[rows[index]])] > 0
-
+    after = [
+        _share_sentences_after(model, pairs, int(statements.offsets[rows[index]]), drawn[index])
+        for index in malformed
+    ]
     bands = []
     for low, high in pairwise(EDGES):
         inside = outliers[(confidence[outliers] > low) & (confidence[outliers] <= high)]
@@ -84,12 +76,7 @@ def explain_outliers(
         "bands": bands,
         "malformed": {
             "count": len(malformed),
-            "share_sentences_after": _mean([after(index).sum() for index in malformed]),
-        },
-        "false": {
-            "count": len(false),
-            "share_true_at_first": _mean(share_correct[rows[false]]),
-            "share_true_after": _mean([float(after(index) @ truths(index)) for index in false]),
+            "share_sentences_after": float(np.mean(after)) if len(after) else None,
         },
         "examples": [
             {
@@ -106,6 +93,12 @@ def explain_outliers(
     }
 
 
+def _share_sentences_after(
+    model: PairLanguageModel, pairs: PiPairs, offset: int, first: ScoredResponse
+) -> float:
+    return float(np.exp(log_probs_after(model, pairs, offset, first.tokens)).sum())
+
+
 def _evenly(values: IntArray, wanted: int) -> IntArray:
     """At most `wanted` of the values, evenly spread.
 
@@ -115,7 +108,3 @@ def _evenly(values: IntArray, wanted: int) -> IntArray:
     if len(values) <= wanted:
         return values
     return values[np.linspace(0, len(values) - 1, wanted).round().astype(np.int64)]
-
-
-def _mean(values: Sequence[float] | FloatArray) -> float | None:
-    return float(np.mean(values)) if len(values) else None
