@@ -21,6 +21,7 @@ from secondguess.learning.joint import MixtureJoint, TableJoint
 from secondguess.learning.losses import (
     all_pairs_log_prob,
     all_pairs_loss,
+    marginal_loss,
     negative_eigenvalue_penalty,
     pair_loss,
     pair_model_loss,
@@ -93,11 +94,13 @@ def test_penalty_punishes_negative_eigenvalues_only() -> None:
 
 
 def test_model_loss_adds_the_penalty_to_either_kind_of_batch() -> None:
-    head = SymmetricPairHead(6, 3)
+    generator = torch.Generator().manual_seed(0)
+    head = SymmetricPairHead(6, 3, generator=generator)
     with torch.no_grad():
         head.outputs.weight.mul_(5)
     model = PairModel(nn.Identity(), head)
-    inputs, y1, y2 = torch.randn(4, 6), torch.tensor([0, 1, 2, 0]), torch.tensor([1, 1, 0, 0])
+    inputs = torch.randn(4, 6, generator=generator)
+    y1, y2 = torch.tensor([0, 1, 2, 0]), torch.tensor([1, 1, 0, 0])
     joint = model(inputs)
     penalty = negative_eigenvalue_penalty(joint)
     assert penalty > 1e-4
@@ -106,6 +109,31 @@ def test_model_loss_adds_the_penalty_to_either_kind_of_batch() -> None:
     both = AnnotationBatch(inputs, torch.stack([y1, y2], 1), torch.ones(4, 2, dtype=torch.int64))
     for batch in (pair, both):
         torch.testing.assert_close(pair_model_loss(model, batch, eigenvalue_weight=7.0), expected)
+
+
+@pytest.mark.parametrize("make_head", HEADS.values(), ids=HEADS.keys())
+def test_the_first_guess_can_have_a_weight_of_its_own(make_head) -> None:
+    generator = torch.Generator().manual_seed(2)
+    model = PairModel(nn.Identity(), make_head(generator))
+    inputs = torch.randn(3, 6, generator=generator)
+    responses = [[0, 1, 1, 1], [1, 1], [0, 0, 1]]
+    log_probs = model(inputs).log_marginal
+    expected = -torch.stack([log_probs[i, row].mean() for i, row in enumerate(responses)]).mean()
+    data = PairData.from_ragged(responses, classes=range(log_probs.shape[1]))
+    batch = AnnotationBatch(
+        inputs, torch.from_numpy(data.labels), torch.from_numpy(data.multiplicity)
+    )
+    pairs = PairBatch(inputs, torch.tensor([0, 1, 0]), torch.tensor([1, 1, 1]))
+    torch.testing.assert_close(marginal_loss(model(inputs), batch), expected)
+    for each in (batch, pairs):
+        added = pair_model_loss(model, each, marginal_weight=3.0) - pair_model_loss(model, each)
+        torch.testing.assert_close(added, 3 * marginal_loss(model(inputs), each))
+
+
+def test_a_first_guess_that_nobody_made_may_be_impossible() -> None:
+    joint = TableJoint(torch.tensor([[[1.0, 0.0], [0.0, 0.0]]]).log())
+    batch = AnnotationBatch(torch.zeros(1, 1), torch.tensor([[0, 1]]), torch.tensor([[2, 0]]))
+    assert marginal_loss(joint, batch) == 0
 
 
 MARGINAL, SHARE = np.array([0.5, 0.2, 0.3]), 0.3

@@ -87,8 +87,13 @@ def pair_model_loss(
     batch: PairBatch | AnnotationBatch,
     *,
     eigenvalue_weight: float = EIGENVALUE_WEIGHT,
+    marginal_weight: float = 0.0,
 ) -> Tensor:
     """The loss of a pair model on a batch of either kind, penalty included where there is one.
+
+    The first guess p(y1|x) can be given weight of its own: `marginal_weight` times the mean of
+    -log p(y|x) over the responses is added. The true joint minimises both terms, so the optimum
+    stays where it was; a network that cannot learn all of a large joint learns its marginal first.
 
     >>> from secondguess.learning.heads import PairModel, SymmetricPairHead
     >>> model = PairModel(nn.Identity(), SymmetricPairHead(in_features=2, num_classes=3))
@@ -100,15 +105,35 @@ def pair_model_loss(
         model: from inputs to a `PairJoint`.
         batch: one pair a row, or all annotations of each row.
         eigenvalue_weight: of the negative-eigenvalue penalty; used by table joints only.
+        marginal_weight: of the first guess.
     """
     joint: PairJoint = model(batch.inputs)
     if isinstance(batch, PairBatch):
         loss = pair_loss(joint, batch.y1, batch.y2)
     else:
         loss = all_pairs_loss(joint, batch.labels, batch.multiplicity)
+    if marginal_weight > 0:
+        loss = loss + marginal_weight * marginal_loss(joint, batch)
     if isinstance(joint, TableJoint) and eigenvalue_weight > 0:
         loss = loss + eigenvalue_weight * negative_eigenvalue_penalty(joint)
     return loss
+
+
+def marginal_loss(joint: PairJoint, batch: PairBatch | AnnotationBatch) -> Tensor:
+    """The mean over the rows of the mean of -log p(y|x) over a row's responses.
+
+    >>> joint = TableJoint(torch.tensor([[[0.4, 0.1], [0.1, 0.4]]]).log())
+    >>> marginal_loss(joint, PairBatch(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([1])))
+    tensor(0.6931)
+    """
+    log_probs = joint.log_marginal
+    if isinstance(batch, PairBatch):
+        responses = torch.stack([batch.y1, batch.y2], dim=1)
+        return -log_probs.gather(1, responses).mean()
+    shares = batch.multiplicity / batch.multiplicity.sum(dim=1, keepdim=True)
+    # A class of zero probability that nobody chose is 0 * -inf, which must count as nothing.
+    chosen = log_probs.gather(1, batch.labels).masked_fill(shares == 0, 0.0)
+    return -(shares * chosen).sum(dim=1).mean()
 
 
 def _eye_like(multiplicity: Tensor) -> Tensor:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import rel_entr
 
 from secondguess.experiments.cifar10h.data import AnnotatedInputs
 from secondguess.experiments.cifar10h.fitting import predict
@@ -22,7 +24,7 @@ from secondguess.experiments.cifar10h.tables import RECALIBRATED
 from secondguess.experiments.cifar10h.task import Task
 from secondguess.experiments.cifar10h.variants import NUM_SUBCLASSES, Variant
 from secondguess.experiments.runner import PartResult
-from secondguess.theory.metrics import accuracy, annotator_kl, grouping_error, mean_variance
+from secondguess.theory.metrics import empirical_probs, grouping_error, mean_variance
 from secondguess.theory.records import Prediction
 from secondguess.theory.reliability import (
     first_order_ece,
@@ -77,7 +79,7 @@ def measure(
     counts = examples.responses.counts()
     truth: dict[str, Any] = {"counts": counts, "subclass_probs": variant.subclass_probs()}
     rng = np.random.default_rng(0)
-    width = NUM_SUBCLASSES if variant.extra_classes else 1
+    images = measure_images(probs, examples, variant)
     ece = second_order_ece(probs, variance, **truth)
     floor = second_order_ece_floor(
         probs,
@@ -99,7 +101,34 @@ def measure(
         "mean_variance": mean_variance(variance),
         "grouping_error": error,
         "first_order_ece": first_order_ece(probs, **truth),
-        "accuracy": 100
-        * accuracy(probs.reshape(len(probs), -1, width).sum(axis=2).clip(0, 1), examples.labels),
-        "kl": annotator_kl(probs, **truth),
+        "accuracy": 100 * float(images.correct.mean()),
+        "kl": float(images.divergence.mean()),
     }
+
+
+class ImageMeasures(NamedTuple):
+    """By image, whether its label is the most probable class, and the divergence from its shares.
+
+    The mean divergence is the KL of the tables.
+    """
+
+    correct: NDArray[np.bool_]
+    divergence: NDArray[np.float64]
+
+
+def measure_images(probs: ArrayLike, examples: AnnotatedInputs, variant: Variant) -> ImageMeasures:
+    """What the accuracy and the KL of a split are the means of.
+
+    Args:
+        probs: for the split; rows sum to one to float32's precision.
+        examples: the split.
+        variant: of the data. With extra classes, the class is the one with the largest sum.
+    """
+    probs = np.asarray(probs, dtype=float)
+    probs = probs / probs.sum(axis=1, keepdims=True)
+    width = NUM_SUBCLASSES if variant.extra_classes else 1
+    called = probs.reshape(len(probs), -1, width).sum(axis=2).argmax(axis=1)
+    shares = empirical_probs(
+        probs, examples.responses.counts(), subclass_probs=variant.subclass_probs()
+    )
+    return ImageMeasures(called == examples.labels, rel_entr(shares, probs).sum(axis=1))

@@ -79,7 +79,7 @@ def run_cifar10h(
         describe=cifar10h_section,
         out=out,
     )
-    return summarise(directory.parent)
+    return summarise(directory.parent, loaded.test)
 
 
 class Tasks:

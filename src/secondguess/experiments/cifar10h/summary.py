@@ -11,20 +11,32 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from secondguess.experiments.cifar10h.claims import cifar10h_claims
+import numpy as np
+from numpy.typing import NDArray
+
+from secondguess.experiments.cifar10h.claims import (
+    FromNaive,
+    best_pair_model,
+    cifar10h_claims,
+    crossed_difference,
+)
+from secondguess.experiments.cifar10h.data import AnnotatedInputs
+from secondguess.experiments.cifar10h.evaluation import measure_images
 from secondguess.experiments.cifar10h.figures import draw_calibration_errors
 from secondguess.experiments.cifar10h.page import cifar10h_summary_section
-from secondguess.experiments.cifar10h.tables import Rows
+from secondguess.experiments.cifar10h.tables import Metrics, Rows, method_of
+from secondguess.experiments.cifar10h.variants import VARIANTS
 from secondguess.experiments.runner import write_json
 
 _DIGITS = 6
 
 
-def summarise(directory: Path) -> Path:
+def summarise(directory: Path, test: AnnotatedInputs) -> Path:
     """Put all finished seeds of a preset together; returns the directory of the summary.
 
     Args:
         directory: OUT/cifar10h/<preset>, with the directories of its seeds.
+        test: the images that the methods were evaluated on.
     """
     paths = sorted(directory.glob("seed-*/result.json"))
     results = [json.loads(path.read_text()) for path in paths if path.parent.name != "seed-all"]
@@ -32,6 +44,11 @@ def summarise(directory: Path) -> Path:
         raise ValueError(f"{directory} holds no finished seed (seed-<n>/result.json).")
     results.sort(key=lambda result: result["seed"])
     rows = collected_rows(results)
+    from_naive = {
+        variant: difference
+        for variant in rows
+        if (difference := _from_naive(directory, variant, rows[variant], results, test))
+    }
     parts = [name for result in results for name in result["seconds"]]
     summary = directory / "seed-all"
     (summary / "figures").mkdir(parents=True, exist_ok=True)
@@ -55,7 +72,11 @@ def summarise(directory: Path) -> Path:
                 for name, metrics in result["metrics"].items()
             },
             "metrics": rows,
-            "claims": [asdict(claim) for claim in cifar10h_claims(rows)],
+            "best_pair_model_minus_naive": {
+                variant: {name: value._asdict() for name, value in found._asdict().items()}
+                for variant, found in from_naive.items()
+            },
+            "claims": [asdict(claim) for claim in cifar10h_claims(rows, from_naive)],
         },
     )
     return summary
@@ -80,3 +101,36 @@ def collected_rows(results: Sequence[Mapping[str, Any]]) -> Rows:
                 for metric, value in numbers.items():
                     row.setdefault(metric, []).append(round(value, _DIGITS))
     return rows
+
+
+def _from_naive(
+    directory: Path,
+    variant: str,
+    rows: Mapping[str, Metrics],
+    results: Sequence[Mapping[str, Any]],
+    test: AnnotatedInputs,
+) -> FromNaive | None:
+    """The best pair model against the naive network, where several seeds have both."""
+    best = best_pair_model(rows)
+    if best is None or "naive" not in rows:
+        return None
+    parts = {f"{variant}/{method_of(best)}", f"{variant}/naive"}
+    seeds = [result["seed"] for result in results if parts <= result["metrics"].keys()]
+    if len(seeds) < 2:
+        return None
+
+    def of_images(row: str) -> tuple[list[NDArray], list[NDArray]]:
+        """Correctness in per cent and divergence, seed by seed."""
+        correct, divergence = [], []
+        for seed in seeds:
+            folder = directory / f"seed-{seed}" / "parts" / variant / method_of(row)
+            with np.load(folder / "arrays.npz") as arrays:
+                measured = measure_images(arrays[f"{row}/probs"], test, VARIANTS[variant])
+            correct.append(100.0 * measured.correct)
+            divergence.append(measured.divergence)
+        return correct, divergence
+
+    ours, theirs = of_images(best), of_images("naive")
+    return FromNaive(
+        *(crossed_difference(np.stack(a), np.stack(b)) for a, b in zip(ours, theirs, strict=True))
+    )
