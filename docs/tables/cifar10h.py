@@ -57,6 +57,21 @@ def deviations(rows: tables.Rows) -> str:
     )
 
 
+def naive(run: dict[str, Any]) -> str:
+    """The best pair model minus the naive network, with its noise."""
+    rows = [
+        [
+            tables.TITLES[variant],
+            {"accuracy": "accuracy, per cent", "kl": "KL"}[name],
+            *(f"{found[key]:.4f}" for key in ("mean", "standard_error", "standard_error_of_seeds")),
+        ]
+        for variant, differences in run["best_pair_model_minus_naive"].items()
+        for name, found in differences.items()
+    ]
+    heads = ["variant", "of", "difference", "standard error", "of the seeds alone"]
+    return pages.table(heads, rows, num_left=2)
+
+
 def claims(run: dict[str, Any]) -> str:
     """Every claim of a run."""
     rows = [
@@ -101,6 +116,7 @@ RUN_TABLES = {
     "deviations": lambda run: deviations(run["metrics"]),
     "extra": lambda run: tables.extra_table(run["metrics"]),
     "floors": lambda run: tables.floor_table(run["metrics"]),
+    "naive": naive,
     "claims": claims,
     "cost": cost,
 }

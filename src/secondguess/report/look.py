@@ -108,11 +108,18 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def shared_legend(figure: Figure, *axes: Axes) -> None:
-    """One legend below all panels, with the series of these axes, each once."""
+    """One legend below all panels, with each series of these axes once, in as few rows as fit."""
     series: dict[str, Any] = {}
     for panel in axes:
         handles, labels = panel.get_legend_handles_labels()
         series |= dict(zip(labels, handles, strict=True))
-    rows = math.ceil(len(series) / _LEGEND_COLUMNS)
-    columns = math.ceil(len(series) / rows)
-    figure.legend(series.values(), series.keys(), loc="outside lower center", ncols=columns)
+    for rows in range(math.ceil(len(series) / _LEGEND_COLUMNS), len(series) + 1):
+        legend = figure.legend(
+            series.values(),
+            series.keys(),
+            loc="outside lower center",
+            ncols=math.ceil(len(series) / rows),
+        )
+        if rows == len(series) or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
