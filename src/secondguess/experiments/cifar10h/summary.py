@@ -24,7 +24,7 @@ from secondguess.experiments.cifar10h.data import AnnotatedInputs
 from secondguess.experiments.cifar10h.evaluation import measure_images
 from secondguess.experiments.cifar10h.figures import draw_calibration_errors
 from secondguess.experiments.cifar10h.page import cifar10h_summary_section
-from secondguess.experiments.cifar10h.tables import Metrics, Rows, method_of
+from secondguess.experiments.cifar10h.tables import Rows, method_of
 from secondguess.experiments.cifar10h.variants import VARIANTS
 from secondguess.experiments.runner import write_json
 
@@ -44,10 +44,16 @@ def summarise(directory: Path, test: AnnotatedInputs) -> Path:
         raise ValueError(f"{directory} holds no finished seed (seed-<n>/result.json).")
     results.sort(key=lambda result: result["seed"])
     rows = collected_rows(results)
+    recipes = {
+        name.split("/")[1]: metrics["recipe"]
+        for result in results
+        for name, metrics in result["metrics"].items()
+    }
+    best = {variant: best_pair_model(rows[variant], recipes) for variant in rows}
     from_naive = {
         variant: difference
-        for variant in rows
-        if (difference := _from_naive(directory, variant, rows[variant], results, test))
+        for variant, row in best.items()
+        if row and (difference := _from_naive(directory, variant, row, results, test))
     }
     parts = [name for result in results for name in result["seconds"]]
     summary = directory / "seed-all"
@@ -66,17 +72,13 @@ def summarise(directory: Path, test: AnnotatedInputs) -> Path:
                 name: round(sum(result["seconds"].get(name, 0.0) for result in results), 1)
                 for name in dict.fromkeys(parts)
             },
-            "recipes": {
-                name.split("/")[1]: metrics["recipe"]
-                for result in results
-                for name, metrics in result["metrics"].items()
-            },
+            "recipes": recipes,
             "metrics": rows,
             "best_pair_model_minus_naive": {
                 variant: {name: value._asdict() for name, value in found._asdict().items()}
                 for variant, found in from_naive.items()
             },
-            "claims": [asdict(claim) for claim in cifar10h_claims(rows, from_naive)],
+            "claims": [asdict(claim) for claim in cifar10h_claims(rows, recipes, from_naive)],
         },
     )
     return summary
@@ -106,14 +108,11 @@ def collected_rows(results: Sequence[Mapping[str, Any]]) -> Rows:
 def _from_naive(
     directory: Path,
     variant: str,
-    rows: Mapping[str, Metrics],
+    best: str,
     results: Sequence[Mapping[str, Any]],
     test: AnnotatedInputs,
 ) -> FromNaive | None:
     """The best pair model against the naive network, where several seeds have both."""
-    best = best_pair_model(rows)
-    if best is None or "naive" not in rows:
-        return None
     parts = {f"{variant}/{method_of(best)}", f"{variant}/naive"}
     seeds = [result["seed"] for result in results if parts <= result["metrics"].keys()]
     if len(seeds) < 2:
