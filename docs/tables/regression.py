@@ -98,6 +98,34 @@ def intervals() -> str:
     return table([*heads, *(f"covers at {rate}" for rate in rates)], rows)
 
 
+def sweeps() -> str:
+    """The evidential weight and the length scale of the Gaussian process."""
+    rows = []
+    for run in results():
+        found = run["metrics"]
+        evidential = [each for each in found.values() if each.get("form") == "cross_entropy"]
+        processes = [each for each in found.values() if "length_scale" in each]
+        if len(evidential) < 2 or len(processes) < 2:
+            continue
+        named = [
+            *((f"evidential, final λ {each['final_weight']:g}", each) for each in evidential),
+            *(
+                (f"Gaussian process, length scale {each['length_scale']:g}", each)
+                for each in processes
+            ),
+        ]
+        for name, each in sorted(named, key=lambda pair: (pair[0].split()[0], _setting(pair[1]))):
+            bound = f"{each['evidence_bound']:,.0f}" if "evidence_bound" in each else ""
+            keys = ("second_order_ece", "mean_variance", "grouping_error")
+            rows.append([title(run), name, *(f"{each[key]:.4f}" for key in keys), bound])
+    heads = ["run", "method", "ECE-2", "mean variance", "grouping error", "evidence bound, nats"]
+    return table(heads, rows)
+
+
+def _setting(metrics: dict[str, Any]) -> float:
+    return metrics["final_weight" if "final_weight" in metrics else "length_scale"]
+
+
 def training_set() -> str:
     """What the pairs that a network was trained on say of its squared error."""
     rows = []
@@ -120,6 +148,7 @@ def training_set() -> str:
 
 TABLES = {
     "methods": methods,
+    "sweeps": sweeps,
     "intervals": intervals,
     "claims": lambda: pages.claims(results(), title),
     "training-set": training_set,

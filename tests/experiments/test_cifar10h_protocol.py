@@ -33,6 +33,7 @@ from secondguess.experiments.cifar10h.task import FeatureMLP, Task
 from secondguess.experiments.cifar10h.variants import VARIANTS, Variant
 from secondguess.learning.losses import all_pairs_loss
 from secondguess.learning.pairs import PairData
+from secondguess.theory.metrics import accuracy, annotator_kl
 from secondguess.theory.records import Prediction
 
 TINY = ProtocolConfig(
@@ -247,6 +248,13 @@ def test_measures_count_classes_with_subclasses_as_one() -> None:
         )
     ]
     assert both[0] == both[1]
+
+
+def test_accuracy_and_divergence_are_the_metrics_of_the_theory_layer() -> None:
+    probs = np.random.default_rng(0).dirichlet(np.ones(10), size=len(DATA.test))
+    numbers = measure(Prediction(probs, np.zeros_like(probs)), DATA.test, Variant())
+    assert numbers["accuracy"] == pytest.approx(100 * accuracy(probs, DATA.test.labels))
+    assert numbers["kl"] == pytest.approx(annotator_kl(probs, DATA.test.responses.counts()))
 
 
 def test_the_papers_tables_are_whole() -> None:

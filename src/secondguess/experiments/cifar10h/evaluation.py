@@ -124,11 +124,11 @@ def measure_images(probs: ArrayLike, examples: AnnotatedInputs, variant: Variant
         examples: the split.
         variant: of the data. With extra classes, the class is the one with the largest sum.
     """
-    probs = np.asarray(probs, dtype=float)
-    probs = probs / probs.sum(axis=1, keepdims=True)
+    given = np.asarray(probs, dtype=float)
+    exact = given / given.sum(axis=1, keepdims=True)
     width = NUM_SUBCLASSES if variant.extra_classes else 1
-    called = probs.reshape(len(probs), -1, width).sum(axis=2).argmax(axis=1)
+    called = exact.reshape(len(exact), -1, width).sum(axis=2).argmax(axis=1)
     shares = empirical_probs(
-        probs, examples.responses.counts(), subclass_probs=variant.subclass_probs()
+        exact, examples.responses.counts(), subclass_probs=variant.subclass_probs()
     )
-    return ImageMeasures(called == examples.labels, rel_entr(shares, probs).sum(axis=1))
+    return ImageMeasures(called == examples.labels, rel_entr(shares, exact).sum(axis=1))
