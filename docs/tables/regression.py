@@ -7,6 +7,7 @@ Each `regression-*.json` there is the `result.json` of a run of `secondguess rep
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import pages
@@ -99,31 +100,33 @@ def intervals() -> str:
 
 
 def sweeps() -> str:
-    """The evidential weight and the length scale of the Gaussian process."""
+    """The evidential weight and the length scale of the Gaussian process, where they were swept."""
+    kinds = {
+        "final_weight": "evidential, final λ",
+        "length_scale": "Gaussian process, length scale",
+    }
     rows = []
     for run in results():
-        found = run["metrics"]
-        evidential = [each for each in found.values() if each.get("form") == "cross_entropy"]
-        processes = [each for each in found.values() if "length_scale" in each]
-        if len(evidential) < 2 or len(processes) < 2:
-            continue
-        named = [
-            *((f"evidential, final λ {each['final_weight']:g}", each) for each in evidential),
-            *(
-                (f"Gaussian process, length scale {each['length_scale']:g}", each)
-                for each in processes
-            ),
-        ]
-        for name, each in sorted(named, key=lambda pair: (pair[0].split()[0], _setting(pair[1]))):
-            bound = f"{each['evidence_bound']:,.0f}" if "evidence_bound" in each else ""
-            keys = ("second_order_ece", "mean_variance", "grouping_error")
-            rows.append([title(run), name, *(f"{each[key]:.4f}" for key in keys), bound])
+        for setting, kind in kinds.items():
+            swept = [
+                each
+                for each in run["metrics"].values()
+                if setting in each and each.get("form") != "squared_error"
+            ]
+            for each in sorted(swept, key=itemgetter(setting)) if len(swept) > 1 else ():
+                rows.append(
+                    [
+                        title(run),
+                        f"{kind} {each[setting]:g}",
+                        *(
+                            f"{each[key]:.4f}"
+                            for key in ("second_order_ece", "mean_variance", "grouping_error")
+                        ),
+                        f"{each['evidence_bound']:,.0f}" if "evidence_bound" in each else "",
+                    ]
+                )
     heads = ["run", "method", "ECE-2", "mean variance", "grouping error", "evidence bound, nats"]
     return table(heads, rows)
-
-
-def _setting(metrics: dict[str, Any]) -> float:
-    return metrics["final_weight" if "final_weight" in metrics else "length_scale"]
 
 
 def training_set() -> str:

@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 
 from secondguess.experiments.cifar10h import paper
-from secondguess.experiments.cifar10h.claims import (
-    Difference,
-    FromNaive,
-    cifar10h_claims,
-    crossed_difference,
-)
+from secondguess.experiments.cifar10h.claims import best_pair_model, cifar10h_claims
+from secondguess.experiments.cifar10h.comparison import Difference, FromNaive, crossed_difference
 from secondguess.experiments.cifar10h.tables import (
     deviation_table,
     extra_table,
@@ -41,15 +37,24 @@ def row(ece: float, *, seeds: int = 4) -> Row:
 RECIPES = {"cheat": {"validation_kl": 0.42}, "cheat-mixture": {"validation_kl": 0.43}}
 
 
+def claims_of(variant: str, rows: dict[str, Row], from_naive: FromNaive | None = None):
+    best = best_pair_model(rows, RECIPES)
+    return cifar10h_claims(
+        {variant: rows},
+        {variant: best} if best else {},
+        {variant: from_naive} if from_naive else {},
+    )
+
+
 def verdicts(variant: str, rows: dict[str, Row]) -> list[bool]:
-    return [claim.holds for claim in cifar10h_claims({variant: rows}, RECIPES)]
+    return [claim.holds for claim in claims_of(variant, rows)]
 
 
 def test_the_best_pair_model_is_compared_with_the_best_rival() -> None:
     rows = {"naive": row(0.05), "sngp": row(0.012), "cheat": row(0.03)}
     rows["cheat-recalibrated"] = row(0.011)
     rows["cheat-mixture"] = row(0.001)  # better here, but not on the validation images
-    claims = cifar10h_claims({"original": rows}, RECIPES)
+    claims = claims_of("original", rows)
     assert [claim.holds for claim in claims] == [True] * 2
     assert all("Cheat NN, recalibrated" in claim.name for claim in claims)
     assert claims[1].value == pytest.approx(0.011)
@@ -77,16 +82,16 @@ def test_with_one_seed_two_standard_errors_are_granted() -> None:
 
 
 def test_accuracy_and_divergence_may_be_worse_by_two_standard_errors() -> None:
-    rows = {"original": {"naive": row(0.05), "cheat": row(0.01)}}
+    rows = {"naive": row(0.05), "cheat": row(0.01)}
 
     def holds(accuracy: float, kl: float) -> list[bool]:
         found = FromNaive(Difference(accuracy, 0.1, 0.01), Difference(kl, 0.002, 0.001))
-        return [claim.holds for claim in cifar10h_claims(rows, RECIPES, {"original": found})][2:]
+        return [claim.holds for claim in claims_of("original", rows, found)][2:]
 
     assert holds(-0.19, 0.0039) == [True, True]
     assert holds(-0.21, 0.0041) == [False, False]
     assert holds(5.0, -1.0) == [True, True]  # better
-    assert len(cifar10h_claims(rows, RECIPES)) == 2
+    assert len(claims_of("original", rows)) == 2
 
 
 def test_the_standard_error_counts_seeds_and_images() -> None:

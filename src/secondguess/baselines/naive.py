@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from secondguess.learning.batches import PairBatch
+from secondguess.learning.losses import response_loss
 from secondguess.theory.records import Prediction
 
 
@@ -33,9 +34,7 @@ def loss(model: Callable[[Tensor], Tensor], batch: PairBatch) -> Tensor:
     >>> loss(torch.nn.Identity(), batch)
     tensor(0.6931)
     """
-    log_probs = class_log_probs(model(batch.inputs))
-    responses = torch.stack([batch.y1, batch.y2], dim=1)
-    return -log_probs.gather(1, responses).mean()
+    return response_loss(class_log_probs(model(batch.inputs)), batch)
 
 
 @torch.no_grad()

@@ -113,23 +113,26 @@ def pair_model_loss(
     else:
         loss = all_pairs_loss(joint, batch.labels, batch.multiplicity)
     if marginal_weight > 0:
-        loss = loss + marginal_weight * marginal_loss(joint, batch)
+        loss = loss + marginal_weight * response_loss(joint.log_marginal, batch)
     if isinstance(joint, TableJoint) and eigenvalue_weight > 0:
         loss = loss + eigenvalue_weight * negative_eigenvalue_penalty(joint)
     return loss
 
 
-def marginal_loss(joint: PairJoint, batch: PairBatch | AnnotationBatch) -> Tensor:
-    """The mean over the rows of the mean of -log p(y|x) over a row's responses.
+def response_loss(log_probs: Tensor, batch: PairBatch | AnnotationBatch) -> Tensor:
+    """The mean over the rows of the mean of -log p(y|x) over a row's responses, each on its own.
 
-    >>> joint = TableJoint(torch.tensor([[[0.4, 0.1], [0.1, 0.4]]]).log())
-    >>> marginal_loss(joint, PairBatch(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([1])))
+    >>> log_probs = torch.tensor([[0.5, 0.25, 0.25]]).log()
+    >>> batch = PairBatch(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([0]))
+    >>> response_loss(log_probs, batch)
     tensor(0.6931)
+
+    Args:
+        log_probs: log p(y|x), `(n, num_classes)`.
+        batch: one pair a row, or all annotations of each row.
     """
-    log_probs = joint.log_marginal
     if isinstance(batch, PairBatch):
-        responses = torch.stack([batch.y1, batch.y2], dim=1)
-        return -log_probs.gather(1, responses).mean()
+        return -log_probs.gather(1, torch.stack([batch.y1, batch.y2], dim=1)).mean()
     shares = batch.multiplicity / batch.multiplicity.sum(dim=1, keepdim=True)
     # A class of zero probability that nobody chose is 0 * -inf, which must count as nothing.
     chosen = log_probs.gather(1, batch.labels).masked_fill(shares == 0, 0.0)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from secondguess.experiments.cifar10h.comparison import FromNaive
 from secondguess.experiments.cifar10h.methods import METHODS
 from secondguess.experiments.cifar10h.presets import REPEATED
 from secondguess.experiments.cifar10h.tables import (
@@ -28,30 +28,27 @@ from secondguess.experiments.runner import Claim
 
 LARGEST_RELATIVE_ECE = 0.15
 
-Recipes = Mapping[str, Mapping[str, Any]]
-"""The recipe of each method, as in a summary."""
-
 
 def cifar10h_claims(
-    rows: Rows, recipes: Recipes, from_naive: Mapping[str, FromNaive] | None = None
+    rows: Rows, best: Mapping[str, str], from_naive: Mapping[str, FromNaive]
 ) -> list[Claim]:
     """The claims that the rows decide, variant by variant.
 
     Args:
-        rows: of a summary; a variant without a pair model or without a rival decides nothing.
-        recipes: by method.
-        from_naive: by variant, how the best pair model differs from the naive network. Accuracy and
-            divergence are judged for these variants alone.
+        rows: of a summary; a variant without a rival decides nothing.
+        best: by variant, its best pair model, where it has one.
+        from_naive: by variant, how that differs from the naive network. Accuracy and divergence are
+            judged for these variants alone.
     """
     return [
         claim
         for variant in TITLES
-        if variant in rows
-        for claim in _of_variant(variant, rows[variant], recipes, (from_naive or {}).get(variant))
+        if variant in best
+        for claim in _of_variant(variant, rows[variant], best[variant], from_naive.get(variant))
     ]
 
 
-def best_pair_model(rows: Iterable[str], recipes: Recipes) -> str | None:
+def best_pair_model(rows: Iterable[str], recipes: Mapping[str, Mapping[str, Any]]) -> str | None:
     """The row of a variant that its claims are about, or None if it has no pair model.
 
     >>> recipes = {"cheat": {"validation_kl": 0.43}, "cheat-mixture": {"validation_kl": 0.42}}
@@ -70,64 +67,13 @@ def best_pair_model(rows: Iterable[str], recipes: Recipes) -> str | None:
     return best + RECALIBRATED if best + RECALIBRATED in pairs else best
 
 
-class Difference(NamedTuple):
-    """How much more one method has than another, on the same images with the same seeds.
-
-    Attributes:
-        mean: over seeds and images.
-        standard_error: with other seeds and other images.
-        standard_error_of_seeds: with other seeds, but the same images.
-    """
-
-    mean: float
-    standard_error: float
-    standard_error_of_seeds: float
-
-
-class FromNaive(NamedTuple):
-    """Differences of a pair model from the naive network; those of the accuracy in per cent."""
-
-    accuracy: Difference
-    kl: Difference
-
-
-def crossed_difference(ours: NDArray[np.floating], theirs: NDArray[np.floating]) -> Difference:
-    """The mean difference, with its standard error where seeds and images are both a sample.
-
-    All seeds are judged on the same images, so more seeds do not average out the luck of these.
-    With effects of variance a for a seed, b for an image and c for both, the mean over S seeds and
-    n images has variance a/S + b/n + c/(S n), estimated by the mean squares of the two-way table.
-
-    >>> rng = np.random.default_rng(0)
-    >>> images = rng.normal(size=400)  # differ, each by the same amount with every seed
-    >>> found = crossed_difference(np.tile(images, (8, 1)), np.zeros((8, 400)))
-    >>> found.standard_error_of_seeds, f"{found.standard_error:.2f}"
-    (0.0, '0.05')
-
-    Args:
-        ours: `(S, n)`, at least two of each.
-        theirs: the same of the other method.
-    """
-    difference = np.asarray(ours, dtype=float) - theirs
-    num_seeds, num_images = difference.shape
-    by_seed, by_image = difference.mean(axis=1), difference.mean(axis=0)
-    rest = difference - by_seed[:, None] - by_image + difference.mean()
-    of_seeds = by_seed.var(ddof=1) / num_seeds
-    of_images = by_image.var(ddof=1) / num_images
-    of_both = np.square(rest).sum() / ((num_seeds - 1) * (num_images - 1)) / difference.size
-    # What belongs to a seed and an image together is in both of the first two.
-    variance = max(of_seeds + of_images - of_both, of_seeds, of_images)
-    return Difference(*map(float, (difference.mean(), np.sqrt(variance), np.sqrt(of_seeds))))
-
-
 def _of_variant(
-    variant: str, rows: Mapping[str, Metrics], recipes: Recipes, from_naive: FromNaive | None
+    variant: str, rows: Mapping[str, Metrics], name: str, from_naive: FromNaive | None
 ) -> list[Claim]:
-    name = best_pair_model(rows, recipes)
     rivals = {
         rival: row for rival, row in rows.items() if not METHODS[method_of(rival)].is_pair_model
     }
-    if name is None or not rivals:
+    if not rivals:
         return []
     best = rows[name]
     title = f"{TITLES[variant]}: {row_title(name)}, the best pair model"

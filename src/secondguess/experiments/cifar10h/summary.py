@@ -11,21 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from secondguess.experiments.cifar10h.claims import (
-    FromNaive,
-    best_pair_model,
-    cifar10h_claims,
-    crossed_difference,
-)
+from secondguess.experiments.cifar10h.claims import best_pair_model, cifar10h_claims
+from secondguess.experiments.cifar10h.comparison import compare_with_naive
 from secondguess.experiments.cifar10h.data import AnnotatedInputs
-from secondguess.experiments.cifar10h.evaluation import measure_images
 from secondguess.experiments.cifar10h.figures import draw_calibration_errors
 from secondguess.experiments.cifar10h.page import cifar10h_summary_section
 from secondguess.experiments.cifar10h.tables import Rows, method_of
-from secondguess.experiments.cifar10h.variants import VARIANTS
 from secondguess.experiments.runner import write_json
 
 _DIGITS = 6
@@ -49,12 +40,13 @@ def summarise(directory: Path, test: AnnotatedInputs) -> Path:
         for result in results
         for name, metrics in result["metrics"].items()
     }
-    best = {variant: best_pair_model(rows[variant], recipes) for variant in rows}
-    from_naive = {
-        variant: difference
-        for variant, row in best.items()
-        if row and (difference := _from_naive(directory, variant, row, results, test))
-    }
+    best = {variant: row for variant in rows if (row := best_pair_model(rows[variant], recipes))}
+    from_naive = {}
+    for variant, row in best.items():
+        needed = {f"{variant}/{method_of(row)}", f"{variant}/naive"}
+        with_both = [result["seed"] for result in results if needed <= result["metrics"].keys()]
+        if len(with_both) > 1:
+            from_naive[variant] = compare_with_naive(directory, variant, row, with_both, test)
     parts = [name for result in results for name in result["seconds"]]
     summary = directory / "seed-all"
     (summary / "figures").mkdir(parents=True, exist_ok=True)
@@ -78,7 +70,7 @@ def summarise(directory: Path, test: AnnotatedInputs) -> Path:
                 variant: {name: value._asdict() for name, value in found._asdict().items()}
                 for variant, found in from_naive.items()
             },
-            "claims": [asdict(claim) for claim in cifar10h_claims(rows, recipes, from_naive)],
+            "claims": [asdict(claim) for claim in cifar10h_claims(rows, best, from_naive)],
         },
     )
     return summary
@@ -103,33 +95,3 @@ def collected_rows(results: Sequence[Mapping[str, Any]]) -> Rows:
                 for metric, value in numbers.items():
                     row.setdefault(metric, []).append(round(value, _DIGITS))
     return rows
-
-
-def _from_naive(
-    directory: Path,
-    variant: str,
-    best: str,
-    results: Sequence[Mapping[str, Any]],
-    test: AnnotatedInputs,
-) -> FromNaive | None:
-    """The best pair model against the naive network, where several seeds have both."""
-    parts = {f"{variant}/{method_of(best)}", f"{variant}/naive"}
-    seeds = [result["seed"] for result in results if parts <= result["metrics"].keys()]
-    if len(seeds) < 2:
-        return None
-
-    def of_images(row: str) -> tuple[list[NDArray], list[NDArray]]:
-        """Correctness in per cent and divergence, seed by seed."""
-        correct, divergence = [], []
-        for seed in seeds:
-            folder = directory / f"seed-{seed}" / "parts" / variant / method_of(row)
-            with np.load(folder / "arrays.npz") as arrays:
-                measured = measure_images(arrays[f"{row}/probs"], test, VARIANTS[variant])
-            correct.append(100.0 * measured.correct)
-            divergence.append(measured.divergence)
-        return correct, divergence
-
-    ours, theirs = of_images(best), of_images("naive")
-    return FromNaive(
-        *(crossed_difference(np.stack(a), np.stack(b)) for a, b in zip(ours, theirs, strict=True))
-    )
