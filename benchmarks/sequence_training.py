@@ -43,7 +43,14 @@ def main() -> None:
     for name, prepare in (("digits of pi", digits_of_pi), ("Frozen Lake", frozen_lake)):
         config, network, loss, batch_at = prepare(arguments.preset, arguments.rows)
         rows = arguments.rows or config.batch_size
-        seconds, loss_value = time_steps(network, loss, batch_at, arguments.steps)
+        training = TrainingConfig(
+            num_steps=arguments.steps + 1,
+            learning_rate=config.learning_rate,
+            matrix_learning_rate=config.matrix_learning_rate,
+            clip_norm=config.clip_norm,
+            average_decay=config.average_decay,
+        )
+        seconds, loss_value = time_steps(network, loss, batch_at, training)
         tokens = batch_at(0)["input_ids"].shape[1]
         parameters = network.num_parameters()
         # forward 2, backward 4 operations a parameter and token
@@ -84,7 +91,7 @@ def frozen_lake(preset: str, rows: int | None) -> tuple[Any, Any, Callable, Call
 
 
 def time_steps(
-    network: nn.Module, loss: Callable, batch_at: Callable, steps: int
+    network: nn.Module, loss: Callable, batch_at: Callable, config: TrainingConfig
 ) -> tuple[float, float]:
     """Seconds of a step, the first one left out, and the last loss."""
     start = [0.0]
@@ -94,13 +101,8 @@ def time_steps(
             start[0] = time.perf_counter()
         return batch_at(step)
 
-    history = train(
-        network,
-        loss=loss,
-        batch_at=timed_batch,
-        config=TrainingConfig(num_steps=steps + 1, learning_rate=2e-5),
-    )
-    return (time.perf_counter() - start[0]) / steps, float(history.losses[-1])
+    history = train(network, loss=loss, batch_at=timed_batch, config=config)
+    return (time.perf_counter() - start[0]) / (config.num_steps - 1), float(history.losses[-1])
 
 
 def _duration(minutes: float) -> str:

@@ -25,7 +25,7 @@ from secondguess.experiments.digits_of_pi.rankings import (
     cluster_sizes,
     curves,
     ranking_gaps,
-    rate_at,
+    rates_at,
 )
 from secondguess.language import rankers
 from secondguess.language.model import PairLanguageModel
@@ -189,8 +189,24 @@ def test_samples_and_exact_scores_agree_on_the_same_sentence(random_model):
     assert (exact.weights.sum(axis=1) <= 1).all()
     gaps = ranking_gaps(samples)
     assert list(gaps) == [*RIVALS, CONFIDENCE]
-    for curve in curves(samples, gaps, rng=np.random.default_rng(0)).values():
-        assert rate_at(curve, 0.5) == (1.0, 0.0)
+    for name, curve in curves(samples, gaps, rng=np.random.default_rng(0)).items():
+        assert (curve.hallucination_rate == 1).all(), name
+        rates = rates_at(gaps[name], samples.is_true, [0.5], rng=np.random.default_rng(0))
+        assert rates == [(1.0, 0.0)]
+
+
+def test_the_standard_error_of_a_ranking_covers_when_digits_differ():
+    # The truth of a digit is all or nothing, so 40 samples of it are no more than one.
+    rng = np.random.default_rng(0)
+    num_digits, num_samples, share, repetitions = 200, 40, 0.3, 400
+    covered = 0
+    for _ in range(repetitions):
+        is_true = np.repeat(rng.random((num_digits, 1)) >= share, num_samples, axis=1)
+        gap = rng.random((num_digits, num_samples))
+        ((rate, error),) = rates_at(gap, is_true, [0.5], rng=rng)
+        covered += abs(rate - share) <= 2 * error
+    # Two normal standard errors cover 95.4 %; below 92 % of 400 has a chance of 0.002.
+    assert covered >= 0.92 * repetitions
 
 
 def said(model, text: str, confidence: float) -> ScoredResponse:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,8 +73,11 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("stopped_at", [1, 4, 27, 59])
-def test_a_stopped_training_goes_on_to_the_same_bits(tmp_path: Path, stopped_at: int) -> None:
-    expected, expected_history = run(dropout=0.3)
+@pytest.mark.parametrize("optimizers", [{}, {"matrix_learning_rate": 0.02}])
+def test_a_stopped_training_goes_on_to_the_same_bits(
+    tmp_path: Path, stopped_at: int, optimizers: dict[str, Any]
+) -> None:
+    expected, expected_history = run(dropout=0.3, **optimizers)
     model = make_model()
     model[1].p = 0.3  # pyright: ignore
 
@@ -87,12 +91,12 @@ def test_a_stopped_training_goes_on_to_the_same_bits(tmp_path: Path, stopped_at:
             model,
             loss=loss,
             batch_at=stopping,
-            config=TrainingConfig(**CONFIG),
+            config=TrainingConfig(**(CONFIG | optimizers)),
             validate=lambda model: float(loss(model, batch_at(-1))),
             checkpoint_dir=tmp_path,
             checkpoint_every=4,
         )
-    resumed, history = run(tmp_path, dropout=0.3)
+    resumed, history = run(tmp_path, dropout=0.3, **optimizers)
     assert_same_bits(weights_of(resumed), weights_of(expected))
     for field in ("losses", "validation_steps", "validation_losses"):
         np.testing.assert_array_equal(getattr(history, field), getattr(expected_history, field))

@@ -26,10 +26,15 @@ CONFIG = {
 }
 
 
+class World(nn.Sequential):
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        return [weight for weight in self[0].blocks.parameters() if weight.ndim == 2]  # pyright: ignore
+
+
 def make_model() -> nn.Module:
     generator = torch.Generator().manual_seed(1)
     network = ResidualMLP(2, 1, num_blocks=1, width=8, hidden_width=16, generator=generator)
-    return nn.Sequential(network, nn.Dropout(0.0))
+    return World(network, nn.Dropout(0.0))
 
 
 def batch_at(step: int) -> dict[str, torch.Tensor]:

@@ -21,6 +21,9 @@ class TrainingConfig:
     Attributes:
         num_steps: optimizer steps.
         learning_rate: the highest learning rate, reached after the warm-up.
+        matrix_learning_rate: the highest learning rate of Muon, which then trains the weight
+            matrices inside the network, without weight decay, and AdamW the other parameters; None
+            for AdamW alone. The model must have a method `hidden_matrices()` that returns them.
         warmup_steps: steps of linear warm-up; the cosine decay to zero takes the others.
         weight_decay: decoupled weight decay of AdamW, on all parameters.
         betas: decay rates of AdamW's two moments.
@@ -38,6 +41,7 @@ class TrainingConfig:
 
     num_steps: int
     learning_rate: float = 1e-3
+    matrix_learning_rate: float | None = None
     warmup_steps: int = 100
     weight_decay: float = 1e-4
     betas: tuple[float, float] = (0.9, 0.999)

@@ -12,6 +12,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from secondguess.learning.checkpoints import Checkpoint
+from secondguess.learning.muon import Muon
 from secondguess.learning.training_config import (
     TrainingConfig,
     TrainingHistory,
@@ -41,12 +42,7 @@ class TrainingState:
         self.parameters = {
             name: weight for name, weight in self.weights.items() if weight.requires_grad
         }
-        self.optimizer = torch.optim.AdamW(
-            self.parameters.values(),
-            betas=config.betas,
-            weight_decay=config.weight_decay,
-            fused=accelerator.device.type in ("cpu", "cuda"),
-        )
+        self.optimizers = _optimizers(model, self.parameters, config, accelerator.device)
         self.step = 0
         self.stopped = False
         self.losses = torch.zeros(config.num_steps, device=accelerator.device)
@@ -69,10 +65,11 @@ class TrainingState:
                 clip(config.clip_norm)
             else:
                 nn.utils.clip_grad_norm_(self.parameters.values(), config.clip_norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate_at(config, self.step)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        learning_rate = learning_rate_at(config, self.step)
+        for optimizer, scale in self.optimizers:
+            optimizer.param_groups[0]["lr"] = learning_rate * scale
+            optimizer.step()
+            optimizer.zero_grad()
         self.step += 1
         if config.average_decay is not None:
             # Early on the average forgets faster, or the initial weights would weigh it down.
@@ -125,7 +122,8 @@ class TrainingState:
         moments = {
             f"{key}.{name}": value
             for name, parameter in self.parameters.items()
-            for key, value in self.optimizer.state[parameter].items()
+            for optimizer, _ in self.optimizers
+            for key, value in optimizer.state.get(parameter, {}).items()
         }
         groups = {
             "weights": self.weights,
@@ -164,7 +162,15 @@ class TrainingState:
         _assign(self.weights, groups["weights"])
         for key_and_name, value in groups["optimizer"].items():
             key, _, name = key_and_name.partition(".")
-            self.optimizer.state[self.parameters[name]][key] = value
+            self._optimizer_of(name).state[self.parameters[name]][key] = value
+
+    def _optimizer_of(self, name: str) -> torch.optim.Optimizer:
+        parameter = self.parameters[name]
+        return next(
+            optimizer
+            for optimizer, _ in self.optimizers
+            if any(parameter is each for each in optimizer.param_groups[0]["params"])
+        )
 
     def finish(self) -> TrainingHistory:
         """Give the model its final weights."""
@@ -198,6 +204,33 @@ class _Objective(nn.Module):
         device = next(self.model.parameters()).device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.precision == "bfloat16"):
             return self.loss(self.model, batch)
+
+
+def _optimizers(
+    model: nn.Module, parameters: Mapping[str, Tensor], config: TrainingConfig, device: torch.device
+) -> list[tuple[torch.optim.Optimizer, float]]:
+    """The optimizers of a training, each with its learning rate as a multiple of the config's."""
+    matrix_learning_rate = config.matrix_learning_rate
+    optimizers: list[tuple[torch.optim.Optimizer, float]] = []
+    of_muon: set[int] = set()
+    if matrix_learning_rate is not None:
+        hidden_matrices = getattr(model, "hidden_matrices", None)
+        if hidden_matrices is None:
+            raise ValueError(
+                f"matrix_learning_rate is {matrix_learning_rate!r}, and {type(model).__name__} has "
+                f"no method hidden_matrices() that says which weights it is for; expected None or "
+                f"a model that has it."
+            )
+        matrices = [each for each in hidden_matrices() if each.requires_grad]
+        of_muon = {id(each) for each in matrices}
+        optimizers.append((Muon(matrices), matrix_learning_rate / config.learning_rate))
+    adamw = torch.optim.AdamW(
+        [each for each in parameters.values() if id(each) not in of_muon],
+        betas=config.betas,
+        weight_decay=config.weight_decay,
+        fused=device.type in ("cpu", "cuda"),
+    )
+    return [*optimizers, (adamw, 1.0)]
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:

@@ -179,6 +179,10 @@ class SinusoidalTransformerForCausalLM(PreTrainedModel, GenerationMixin):
         """The layer that gives the logits."""
         return self.head
 
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        """The weight matrices of the blocks: all but what reads tokens and what gives logits."""
+        return [weight for weight in self.blocks.parameters() if weight.ndim == 2]
+
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)

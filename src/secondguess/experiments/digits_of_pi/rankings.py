@@ -6,6 +6,8 @@ are the rankers of `secondguess.language.rankers` on statements that are kept as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from secondguess.experiments.digits_of_pi.evaluation import MALFORMED, Statements
@@ -63,8 +65,37 @@ def curves(
     return {name: hallucination_curve(gap.ravel(), wrong, rng=rng) for name, gap in gaps.items()}
 
 
-def rate_at(curve: HallucinationCurve, response_rate: float) -> tuple[float, float]:
-    """The hallucination rate when that share is answered, and its standard error."""
-    kept = max(1, round(response_rate * len(curve.response_rate)))
-    rate = float(curve.hallucination_rate[kept - 1])
-    return rate, float(np.sqrt(rate * (1 - rate) / kept))
+def rates_at(
+    gap: FloatArray,
+    is_true: np.ndarray,
+    response_rates: Sequence[float],
+    *,
+    rng: np.random.Generator,
+) -> list[tuple[float, float]]:
+    """The hallucination rate when each share is answered, and its standard error.
+
+    All samples about a digit come from one belief about it, so digits are the independent units:
+    ten times as many samples would not make the error smaller.
+
+    >>> gap, is_true = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[True, True], [False, True]])
+    >>> rates_at(gap, is_true, [0.5, 1.0], rng=np.random.default_rng(0))
+    [(0.0, 0.0), (0.25, 0.25)]
+
+    Args:
+        gap: `(n, m)`, as of `ranking_gaps`.
+        is_true: `(n, m)`.
+        response_rates: the shares of all statements that are answered.
+        rng: puts statements of equal gap in random order.
+    """
+    order = np.lexsort((rng.permutation(gap.size), gap.ravel()))
+    num_digits = len(gap)
+    found = []
+    for response_rate in response_rates:
+        kept = order[: max(1, round(response_rate * gap.size))]
+        digits = kept // gap.shape[1]
+        false = np.bincount(digits, weights=~is_true.ravel()[kept], minlength=num_digits)
+        rate = false.sum() / len(kept)
+        excess = false - rate * np.bincount(digits, minlength=num_digits)
+        spread = np.sqrt(num_digits / max(1, num_digits - 1) * np.square(excess).sum())
+        found.append((float(rate), float(spread / len(kept))))
+    return found

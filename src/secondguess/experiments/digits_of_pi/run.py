@@ -37,9 +37,8 @@ from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.digits_of_pi.questions import digits_at, question
 from secondguess.experiments.digits_of_pi.rankings import (
     GAP_KINDS,
-    curves,
     ranking_gaps,
-    rate_at,
+    rates_at,
 )
 from secondguess.experiments.runner import Part, PartResult, run_experiment
 from secondguess.experiments.sequences import pair_loss
@@ -70,6 +69,7 @@ class PiConfig:
         batch_size: pairs a step.
         num_steps: steps of the training.
         learning_rate: the highest one.
+        matrix_learning_rate: that of Muon on the weight matrices of the blocks, or None for AdamW.
         warmup_steps: steps until it is reached.
         clip_norm: largest norm of the gradient, or None.
         average_decay: of the moving average of the weights, or None.
@@ -87,6 +87,7 @@ class PiConfig:
     batch_size: int = 1024
     num_steps: int = 50_000
     learning_rate: float = 2e-5
+    matrix_learning_rate: float | None = None
     warmup_steps: int = 1000
     clip_norm: float | None = None
     average_decay: float | None = None
@@ -109,6 +110,7 @@ _SMALL: dict[str, Any] = {
     "num_layers": 3,
     "num_heads": 4,
     "learning_rate": 4e-3,
+    "matrix_learning_rate": 0.02,
     "clip_norm": 1.0,
 }
 PRESETS: dict[str, dict[str, Any]] = {
@@ -120,7 +122,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "num_offsets": 600,
         "num_samples": 40,
     },
-    "cpu": _SMALL | {"batch_size": 256, "num_steps": 6500, "warmup_steps": 300, "flat_share": 0.5},
+    "cpu": _SMALL
+    | {
+        "batch_size": 256,
+        "num_steps": 7500,
+        "warmup_steps": 300,
+        "flat_share": 0.2,
+    },
     "paper": {},
 }
 NUM_SEEDS = {"quick": 1, "cpu": 3, "paper": 1}
@@ -196,6 +204,7 @@ def _train(config: PiConfig, directory: Path, done: object) -> PartResult:
         config=TrainingConfig(
             num_steps=config.num_steps,
             learning_rate=config.learning_rate,
+            matrix_learning_rate=config.matrix_learning_rate,
             warmup_steps=config.warmup_steps,
             weight_decay=0.01,
             betas=(0.9, 0.99),
@@ -258,8 +267,14 @@ def _sample(config: PiConfig, directory: Path, done: Mapping[str, PartResult]) -
     gaps = ranking_gaps(statements)
     gaps |= {f"gap {kind}": statements.scores.confidence_gap(kind) for kind in GAP_KINDS}
     rates = {
-        name: {str(rate): rate_at(curve, rate) for rate in RESPONSE_RATES}
-        for name, curve in curves(statements, gaps, rng=rng).items()
+        name: dict(
+            zip(
+                map(str, RESPONSE_RATES),
+                rates_at(gap, statements.is_true, RESPONSE_RATES, rng=rng),
+                strict=True,
+            )
+        )
+        for name, gap in gaps.items()
     }
     return PartResult(
         metrics=_calibration_metrics(statements)

@@ -57,9 +57,11 @@ class LakeConfig:
         hidden_size: width of the transformer; its MLPs are four times as wide.
         num_layers: its blocks.
         num_heads: attention heads of a block.
+        initializer_range: standard deviation of the first weights.
         batch_size: pairs a step.
         num_steps: steps of the training.
         learning_rate: the highest one.
+        matrix_learning_rate: that of Muon on the weight matrices of the blocks, or None for AdamW.
         warmup_steps: steps until it is reached.
         hidden_share: the share of training pairs whose view hides the unsafe cell.
         soft_targets: learn the expert's action probabilities, not only the actions it took.
@@ -77,9 +79,11 @@ class LakeConfig:
     hidden_size: int = 768
     num_layers: int = 12
     num_heads: int = 12
+    initializer_range: float = 0.02
     batch_size: int = 512
     num_steps: int = 50_000
     learning_rate: float = 2e-5
+    matrix_learning_rate: float | None = None
     warmup_steps: int = 1000
     hidden_share: float = 0.5
     soft_targets: bool = False
@@ -97,9 +101,12 @@ _SMALL: dict[str, Any] = {
     "hidden_size": 64,
     "num_layers": 4,
     "num_heads": 4,
+    "initializer_range": 0.125,
     "batch_size": 64,
     "learning_rate": 3e-3,
+    "matrix_learning_rate": 0.02,
     "warmup_steps": 200,
+    "hidden_share": 0.7,
     "soft_targets": True,
     "num_buckets": 8,
     "clip_norm": 1.0,
@@ -107,7 +114,7 @@ _SMALL: dict[str, Any] = {
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": _SMALL | {"num_steps": 1200, "track_every": 300, "num_samples": 640},
-    "cpu": _SMALL | {"num_steps": 16_000, "track_every": 1000},
+    "cpu": _SMALL | {"num_steps": 15_000, "track_every": 1000},
     "paper": {},
 }
 STILL_LEARNING = ("quick",)
@@ -165,6 +172,7 @@ def fresh_model(config: LakeConfig, pairs: LakePairs) -> PairLanguageModel:
                 num_hidden_layers=config.num_layers,
                 num_attention_heads=config.num_heads,
                 intermediate_size=4 * config.hidden_size,
+                initializer_range=config.initializer_range,
                 max_position_embeddings=256,
                 eos_token_id=formatter.end,
             )
@@ -219,6 +227,7 @@ def _train(config: LakeConfig, directory: Path, done: object) -> PartResult:
         config=TrainingConfig(
             num_steps=config.num_steps,
             learning_rate=config.learning_rate,
+            matrix_learning_rate=config.matrix_learning_rate,
             warmup_steps=config.warmup_steps,
             weight_decay=0.01,
             betas=(0.9, 0.98),
