@@ -6,7 +6,7 @@
 The transformers are built and trained for a few steps, at published size on a part of their batch.
 A step is linear in the rows of its batch, so the whole training takes the time a row times all rows
 (a little less: the optimiser works once a step, whatever the rows). The peer is a matrix product of
-2048 x 2048, whose speed the training reaches a share of.
+2048 x 2048, whose speed the training reaches a share of, counted as if every row read its prompt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.frozen_lake import run as lake
 from secondguess.experiments.frozen_lake.exact import ExactPredictor
 from secondguess.experiments.frozen_lake.pairs import LakePairs, WalkSource
-from secondguess.experiments.sequences import pair_loss
 from secondguess.learning.training import TrainingConfig, train
 
 
@@ -71,7 +70,7 @@ def digits_of_pi(preset: str, rows: int | None) -> tuple[Any, Any, Callable, Cal
     return (
         config,
         pi.fresh_model(config, pairs).network,
-        pair_loss,
+        pairs.layout.loss,
         pairs.source(batch_size=rows or config.batch_size, seed=0, flat_share=config.flat_share),
     )
 
@@ -83,6 +82,7 @@ def frozen_lake(preset: str, rows: int | None) -> tuple[Any, Any, Callable, Call
     walks = WalkSource(
         batch_size=rows or config.batch_size,
         seed=0,
+        hidden_share=config.hidden_share,
         soft_targets=config.soft_targets,
         num_buckets=config.num_buckets,
     )

@@ -13,7 +13,7 @@ from secondguess.experiments.digits_of_pi.questions import (
     question,
     sample_offsets,
 )
-from secondguess.experiments.sequences import WEIGHTS, pair_loss
+from secondguess.experiments.sequences import WEIGHTS
 from secondguess.language.formatting import NOT_SCORED, collate_pairs
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score_pairs
@@ -106,9 +106,32 @@ def test_loss_is_nats_of_a_pair():
         pairs.sentence_tokens[second],
     )
     first_log_prob, second_log_prob = pairs.layout.log_probs(network, *arguments)
-    loss = pair_loss(network, pairs.layout.batch(*arguments))
+    loss = pairs.layout.loss(network, pairs.layout.batch(*arguments))
     expected = -(first_log_prob + second_log_prob).mean()
     assert loss.item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_prompts_read_once_give_the_logits_and_gradients_of_reading_each_row(layout):
+    pairs = PiPairs(layout)
+    network = random_network(pairs).double()
+    offsets, first, second = draw(pairs, 12)
+    offsets = offsets[[0, 0, 1, 1, 1, 2, 3, 0, 2, 4, 4, 1]]
+    batch = pairs.layout.batch(
+        pairs.prompt_tokens[offsets], pairs.sentence_tokens[first], pairs.sentence_tokens[second]
+    )
+
+    def gradients(logits):
+        network.zero_grad()
+        logits.square().sum().backward()
+        return [weight.grad.clone() for weight in network.parameters()]
+
+    read_once = pairs.layout.response_logits(network, batch)
+    each_row = network(batch["input_ids"][:, :-1], position_ids=batch["position_ids"][:, :-1])
+    each_row = each_row.logits[:, pairs.layout.prompt_length - 1 :]
+    torch.testing.assert_close(read_once, each_row)
+    for ours, theirs in zip(gradients(read_once), gradients(each_row), strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_a_weighted_batch_gives_the_weighted_mean():
@@ -116,9 +139,9 @@ def test_a_weighted_batch_gives_the_weighted_mean():
     network = random_network(pairs)
     batch = pairs.source(batch_size=8, seed=0, flat_share=0.5)(0)
     rows = [{key: tensor[[i]] for key, tensor in batch.items() if key != WEIGHTS} for i in range(8)]
-    nats = np.array([pair_loss(network, row).item() for row in rows])
+    nats = np.array([pairs.layout.loss(network, row).item() for row in rows])
     expected = np.mean(nats * batch[WEIGHTS].numpy())
-    assert pair_loss(network, batch).item() == pytest.approx(expected, rel=1e-5)
+    assert pairs.layout.loss(network, batch).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_flatter_drawing_leaves_the_expected_loss_as_it_is():

@@ -112,32 +112,46 @@ class PairLayout:
         totals = np.empty((len(prompts), 2))
         for rows in _chunks(np.argsort(_lengths(first, second, self.formatter.end)), batch_size):
             batch = self.batch(prompts[rows], first[rows], second[rows])
-            surprise = _surprise(network, batch)
-            in_second = batch["position_ids"][:, 1:] >= self.start_of_second
+            surprise = self._surprise(network, batch)
+            in_second = batch["position_ids"][:, self.prompt_length :] >= self.start_of_second
             totals[rows, 0] = -torch.where(in_second, 0.0, surprise).sum(dim=1).double()
             totals[rows, 1] = -torch.where(in_second, surprise, 0.0).sum(dim=1).double()
         return totals[:, 0], totals[:, 1]
 
+    def loss(self, network: PreTrainedModel, batch: Batch) -> Tensor:
+        """Nats of a pair, -log p(y1, y2 | x), averaged over the batch by weight."""
+        nats = self._surprise(network, batch).sum(dim=1)
+        return (nats * batch[WEIGHTS] if WEIGHTS in batch else nats).mean()
 
-def pair_loss(network: PreTrainedModel, batch: Batch) -> Tensor:
-    """Nats of a pair, -log p(y1, y2 | x), averaged over the batch by weight."""
-    nats = _surprise(network, batch).sum(dim=1)
-    return (nats * batch[WEIGHTS] if WEIGHTS in batch else nats).mean()
+    def response_logits(self, network: PreTrainedModel, batch: Batch) -> Tensor:
+        """Logits of all tokens behind the prompt, `(n, tokens - prompt_length, vocabulary)`.
 
+        Prompts repeat within a batch. Each is read once, and all rows that share it attend to its
+        keys and values, which gives the logits and the gradients of reading it in every row.
+        """
+        tokens, positions = batch["input_ids"], batch["position_ids"]
+        # The prompt's last token stays with the responses: it predicts the first of them.
+        shared = self.prompt_length - 1
+        prompts, prompt_of_row = torch.unique(tokens[:, :shared], dim=0, return_inverse=True)
+        read = network(
+            input_ids=prompts, position_ids=positions[:1, :shared], use_cache=True, logits_to_keep=1
+        )
+        read.past_key_values.batch_select_indices(prompt_of_row)
+        return network(
+            input_ids=tokens[:, shared:-1],
+            position_ids=positions[:, shared:-1],
+            past_key_values=read.past_key_values,
+            use_cache=True,
+        ).logits
 
-def _surprise(network: PreTrainedModel, batch: Batch) -> Tensor:
-    """-log p of each scored token, 0 elsewhere: `(n, tokens - 1)`."""
-    logits = network(
-        input_ids=batch["input_ids"][:, :-1],
-        position_ids=batch["position_ids"][:, :-1],
-        use_cache=False,
-    ).logits
-    return functional.cross_entropy(
-        logits.transpose(1, 2).float(),
-        batch["labels"][:, 1:],
-        ignore_index=NOT_SCORED,
-        reduction="none",
-    )
+    def _surprise(self, network: PreTrainedModel, batch: Batch) -> Tensor:
+        """-log p of each scored token, 0 elsewhere: `(n, tokens - prompt_length)`."""
+        return functional.cross_entropy(
+            self.response_logits(network, batch).transpose(1, 2).float(),
+            batch["labels"][:, self.prompt_length :],
+            ignore_index=NOT_SCORED,
+            reduction="none",
+        )
 
 
 def _lengths(first: IntArray, second: IntArray, end: int) -> NDArray[np.int64]:

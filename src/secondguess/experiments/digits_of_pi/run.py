@@ -41,7 +41,6 @@ from secondguess.experiments.digits_of_pi.rankings import (
     rates_at,
 )
 from secondguess.experiments.runner import Part, PartResult, run_experiment
-from secondguess.experiments.sequences import pair_loss
 from secondguess.language.formatting import Layout
 from secondguess.language.generation import Strategy, answer
 from secondguess.language.model import PairLanguageModel
@@ -197,7 +196,7 @@ def _train(config: PiConfig, directory: Path, done: object) -> PartResult:
     model = fresh_model(config, pairs)
     history = train(
         model.network,
-        loss=pair_loss,
+        loss=pairs.layout.loss,
         batch_at=pairs.source(
             batch_size=config.batch_size, seed=config.seed, flat_share=config.flat_share
         ),

@@ -143,17 +143,13 @@ class LakePairs:
 
     def loss(self, network: PreTrainedModel, batch: Batch) -> Tensor:
         """Nats of a pair, averaged over the batch; soft targets are used where a batch has them."""
-        logits = network(
-            input_ids=batch["input_ids"][:, :-1],
-            position_ids=batch["position_ids"][:, :-1],
-            use_cache=False,
-        ).logits
-        labels = batch["labels"][:, 1:]
+        logits = self.layout.response_logits(network, batch)
+        labels = batch["labels"][:, self.layout.prompt_length :]
         scored = labels != NOT_SCORED
         log_probs = functional.log_softmax(logits[scored].float(), dim=-1)
         chosen = log_probs.gather(1, labels[scored][:, None]).squeeze(1)
         if SOFT_TARGETS in batch:
-            probs = batch[SOFT_TARGETS][:, 1:][scored]
+            probs = batch[SOFT_TARGETS][:, self.layout.prompt_length :][scored]
             expected = (probs * log_probs[:, self.action_ids]).sum(dim=1)
             chosen = torch.where(probs.sum(dim=1) > 0, expected, chosen)
         return -chosen.sum() / len(labels)

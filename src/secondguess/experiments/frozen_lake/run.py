@@ -114,7 +114,7 @@ _SMALL: dict[str, Any] = {
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": _SMALL | {"num_steps": 1200, "track_every": 300, "num_samples": 640},
-    "cpu": _SMALL | {"num_steps": 15_000, "track_every": 1000},
+    "cpu": _SMALL | {"num_steps": 18_000, "track_every": 1000},
     "paper": {},
 }
 STILL_LEARNING = ("quick",)
