@@ -2,10 +2,8 @@
 
     python docs/tables/render.py
 
-A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`; everything between the
-two is written by this script. Between `<!-- quoted: PAGE HEADING -->` and `<!-- end of quote -->`
-it repeats the first table or block of that section of another page, with the command above it. A
-test checks that the pages are what it writes.
+Tables stand as `pages` says. Between `<!-- quoted: PAGE HEADING -->` and `<!-- end of quote -->` it
+repeats the first table or block of that section of another page, with the command above it.
 """
 
 from __future__ import annotations
@@ -13,10 +11,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).parent.parent
+import pages
+from pages import DOCS
+
 PAGES = ("mean-bounds.md", "guaranteed-intervals.md", "performance.md")
 METHODS = ("betting", "bernstein", "hoeffding")
 
@@ -233,16 +232,11 @@ TABLES = {
 def rendered(page: str) -> str:
     """The page with its tables made anew."""
 
-    def fill(match: re.Match[str]) -> str:
-        return f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}"
-
     def quote(match: re.Match[str]) -> str:
         return f"{match[1]}\n{quoted(match[2], match[3])}\n{match[4]}"
 
-    pattern = r"(<!-- table: ([a-z-]+) -->).*?(<!-- end of table -->)"
-    text = re.sub(pattern, fill, (DOCS / page).read_text(), flags=re.DOTALL)
     pattern = r"(<!-- quoted: (\S+) (.+?) -->).*?(<!-- end of quote -->)"
-    return re.sub(pattern, quote, text, flags=re.DOTALL)
+    return re.sub(pattern, quote, pages.filled(page, TABLES), flags=re.DOTALL)
 
 
 def main() -> None:

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
-from types import ModuleType
 
+import guaranteed_intervals as measure
 import numpy as np
 import pytest
-
-DOCS = Path(__file__).parent.parent.parent / "docs"
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, DOCS / "tables" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-measure, render = load("guaranteed_intervals"), load("render")
+import render
+from pages import DOCS
 
 
 def committed(part: str):
