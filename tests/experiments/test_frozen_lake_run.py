@@ -1,14 +1,16 @@
 """Frozen Lake at a tiny size, and its evaluation on the exact predictor."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from secondguess.experiments.frozen_lake.claims import STRAIGHT_VIEWS, lake_claims
 from secondguess.experiments.frozen_lake.evaluation import (
+    MANY_LAKE_CELLS,
     HeldOut,
+    error_by_lake_cells,
     optimum_gaps,
     sampled_walks,
     threshold_for,
@@ -31,6 +33,7 @@ from secondguess.experiments.frozen_lake.walks import HIDDEN, log_probs, parse_t
 from secondguess.experiments.frozen_lake.world import LAKE, NUM_EXPERTS
 from secondguess.experiments.runner import PartResult, run_experiment
 from secondguess.report.reading import read_run
+from secondguess.theory.records import SelfCheatScores
 
 PREDICTOR = ExactPredictor()
 TINY = LakeConfig(
@@ -65,6 +68,19 @@ def test_the_exact_predictor_gives_the_published_picture(exact_walks):
     visible = view_metrics(exact_walks[exact_walks.views != HIDDEN])
     assert visible["accepted"] == 1
     assert visible["unsafe"] == 0
+
+
+def test_errors_by_lake_cells_find_the_walks_that_are_off(exact_walks):
+    hidden = exact_walks[exact_walks.views == HIDDEN]
+    long_way = hidden.visited.sum(axis=1) >= MANY_LAKE_CELLS
+    noise = np.where(long_way, np.random.default_rng(0).normal(size=len(long_way)), 0.0)
+    scores = SelfCheatScores(hidden.scores.log_marginal + noise, hidden.scores.log_self_conditional)
+    *others, last = error_by_lake_cells(replace(hidden, scores=scores))
+    assert last["share"] == pytest.approx(long_way.mean())
+    assert last["log_confidence_std"] == pytest.approx(noise[long_way].std())
+    assert [each["lake_cells"] for each in others] == list(range(MANY_LAKE_CELLS))
+    assert all(each["log_confidence_std"] == pytest.approx(0, abs=1e-9) for each in others)
+    assert sum(each["share"] for each in [*others, last]) == pytest.approx(1)
 
 
 def test_unsafe_chances_count_the_cells_of_the_lake(exact_walks):

@@ -154,6 +154,23 @@ def test_early_stopping_keeps_the_weights_of_the_best_validation() -> None:
     assert_same_bits(weights_of(model), seen[1])
 
 
+def test_without_keep_best_validations_are_only_looks(tmp_path: Path) -> None:
+    values = iter([3.0, 1.0, 2.0])
+    looked_at, undisturbed = make_model(), make_model()
+    config = TrainingConfig(num_steps=30, validate_every=10, keep_best=False)
+    arguments = {"loss": loss, "batch_at": batch_at, "config": config}
+    history = train(
+        looked_at, validate=lambda model: next(values), checkpoint_dir=tmp_path, **arguments
+    )
+    train(undisturbed, **arguments)
+    assert history.best_step == 30
+    assert history.validation_losses.tolist() == [3.0, 1.0, 2.0]
+    assert_same_bits(weights_of(looked_at), weights_of(undisturbed))
+    again = make_model()
+    train(again, validate=lambda model: 0.0, checkpoint_dir=tmp_path, **arguments)
+    assert_same_bits(weights_of(again), weights_of(undisturbed))
+
+
 def test_averaged_weights_are_the_recursion_over_those_of_each_step() -> None:
     trajectory: list[torch.Tensor] = []
 

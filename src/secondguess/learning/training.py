@@ -75,7 +75,8 @@ def train(
         batch_at: the global batch of a step.
         config: the optimizer's settings.
         validate: a loss on held-out data, lower is better, called in evaluation mode without
-            gradients. The weights of the best validation are the ones the model ends with.
+            gradients. The weights of the best validation are the ones the model ends with, unless
+            `keep_best` is off.
         checkpoint_dir: directory of this training's checkpoints. Called again after a kill, `train`
             goes on; called again after the end, it only loads the final weights.
         checkpoint_every: steps between checkpoints. It does not change the result.

@@ -34,6 +34,9 @@ class TrainingConfig:
         average_decay: decay rate of an exponential moving average of the weights, which then
             replaces them when the training is validated and when it ends; None for no averaging.
         validate_every: steps between validations, where there is a validation.
+        keep_best: whether the model ends with the weights of the best validation; otherwise with
+            the last ones, and validations are only looks. Nothing overfits where every step has
+            fresh data, and the best of noisy looks may be an early one.
         patience: validations in a row that may pass without a new best one before the training
             stops; None to go on to the end.
         seed: seed of the random numbers that model and loss take from torch's default generator.
@@ -50,6 +53,7 @@ class TrainingConfig:
     precision: Literal["float32", "bfloat16"] = "float32"
     average_decay: float | None = None
     validate_every: int = 100
+    keep_best: bool = True
     patience: int | None = None
     seed: int = 0
 

@@ -47,7 +47,7 @@ class TrainingState:
         self.stopped = False
         self.losses = torch.zeros(config.num_steps, device=accelerator.device)
         self.average = _copy(self.parameters) if config.average_decay is not None else {}
-        self.best = _copy(self.weights) if has_validation else {}
+        self.best = _copy(self.weights) if has_validation and config.keep_best else {}
         self.best_step = 0
         self.validations: list[tuple[int, float]] = []
 
@@ -80,7 +80,7 @@ class TrainingState:
 
     @torch.no_grad()
     def record_validation(self, validate: Callable[[Any], float]) -> None:
-        """Validate the weights that the training would end with; the best ones are kept."""
+        """Validate the weights that the training would end with here."""
         trained = _copy(self.parameters) if self.average else {}
         _assign(self.weights, self.average)
         self.model.eval()
@@ -93,7 +93,8 @@ class TrainingState:
                 f"clip the gradient (clip_norm), or look at the held-out data."
             )
         if all(value < earlier for _, earlier in self.validations):
-            self.best, self.best_step = _copy(self.weights), self.step
+            self.best_step = self.step
+            self.best = _copy(self.weights) if self.config.keep_best else {}
         self.validations.append((self.step, value))
         _assign(self.weights, trained)
         taken = [step for step, _ in self.validations]

@@ -33,6 +33,7 @@ from secondguess.theory.records import SelfCheatScores
 
 MAX_HALLUCINATION_RATE = 0.05
 SAMPLING = Sampling(temperature=0.9)
+MANY_LAKE_CELLS = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +64,11 @@ class Walks:
         )
 
     @property
+    def visited(self) -> np.ndarray:
+        """Whether a walk touches each cell of the lake, `(n, 9)`."""
+        return (cells_of(self.actions)[:, :, None] == LAKE).any(axis=1)
+
+    @property
     def over_lake(self) -> np.ndarray:
         """Whether a walk touches the lake; what is no walk is counted as if it did."""
         return touches(self.actions, LAKE) | ~self.is_walk
@@ -74,9 +80,8 @@ class Walks:
         Where it is hidden, each of the nine cells is the unsafe one equally often. What is no walk
         is counted as unsafe.
         """
-        visited = (cells_of(self.actions)[:, :, None] == LAKE).any(axis=1)
-        seen = np.take_along_axis(visited, self.views.clip(0)[:, None], axis=1)[:, 0]
-        chance = np.where(self.views == HIDDEN, visited.mean(axis=1), seen)
+        seen = np.take_along_axis(self.visited, self.views.clip(0)[:, None], axis=1)[:, 0]
+        chance = np.where(self.views == HIDDEN, self.visited.mean(axis=1), seen)
         return np.where(self.is_walk, chance, 1.0)
 
     @property
@@ -119,8 +124,31 @@ def view_metrics(walks: Walks) -> dict[str, float]:
         "over_lake_among_accepted": _mean(over_lake[accepted]),
         "unsafe_among_accepted": _mean(unsafe[accepted]),
         "threshold_for_1_percent": threshold_for(walks, max_rate=0.01),
-        **_comparison(walks[walks.is_walk & np.isfinite(walks.exact.log_marginal)]),
+        **_comparison(_comparable(walks)),
     }
+
+
+def error_by_lake_cells(walks: Walks) -> list[dict[str, float]]:
+    """How far log C is from the exact one, by the cells of the lake that a walk touches.
+
+    The last entry is for MANY_LAKE_CELLS or more.
+    """
+    walks = _comparable(walks)
+    num_cells = np.minimum(walks.visited.sum(axis=1), MANY_LAKE_CELLS)
+    return [
+        {
+            "lake_cells": float(count),
+            "share": _mean(num_cells == count),
+            "exact_confidence": _mean(walks.exact.epistemic_confidence[num_cells == count]),
+            "log_confidence_std": _comparison(walks[num_cells == count])["log_confidence_std"],
+        }
+        for count in np.unique(num_cells)
+    ]
+
+
+def _comparable(walks: Walks) -> Walks:
+    """Those that an expert could have taken."""
+    return walks[walks.is_walk & np.isfinite(walks.exact.log_marginal)]
 
 
 def _comparison(walks: Walks) -> dict[str, float]:

@@ -21,6 +21,7 @@ from secondguess.experiments.frozen_lake.claims import lake_claims
 from secondguess.experiments.frozen_lake.evaluation import (
     HeldOut,
     Walks,
+    error_by_lake_cells,
     optimum_gaps,
     sampled_walks,
     top1,
@@ -234,6 +235,7 @@ def _train(config: LakeConfig, directory: Path, done: object) -> PartResult:
             clip_norm=config.clip_norm,
             average_decay=config.average_decay,
             validate_every=config.track_every,
+            keep_best=False,
             seed=config.seed,
         ),
         validate=validate,
@@ -259,7 +261,7 @@ def _train(config: LakeConfig, directory: Path, done: object) -> PartResult:
 
 
 def _nats_above_exact(gaps: Mapping[str, float]) -> float:
-    """What the tracked training minimises: all nats above the exact predictor, in float32."""
+    """One number for a look: all nats above the exact predictor, in float32."""
     names = ("hidden_y1", "hidden_y2", "visible_y1", "visible_y2")
     return float(np.float32(sum(gaps[name] for name in names)))
 
@@ -300,6 +302,7 @@ def _metrics(walks: Walks) -> dict[str, Any]:
     over_lake = walks.over_lake
     return {
         "hidden": view_metrics(walks[walks.views == HIDDEN]),
+        "hidden_by_lake_cells": error_by_lake_cells(walks[walks.views == HIDDEN]),
         "visible": view_metrics(walks[walks.views != HIDDEN]),
         "top1": {
             str(view): {
