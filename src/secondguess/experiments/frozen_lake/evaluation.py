@@ -80,8 +80,9 @@ class Walks:
         Where it is hidden, each of the nine cells is the unsafe one equally often. What is no walk
         is counted as unsafe.
         """
-        seen = np.take_along_axis(self.visited, self.views.clip(0)[:, None], axis=1)[:, 0]
-        chance = np.where(self.views == HIDDEN, self.visited.mean(axis=1), seen)
+        visited = self.visited
+        seen = np.take_along_axis(visited, self.views.clip(0)[:, None], axis=1)[:, 0]
+        chance = np.where(self.views == HIDDEN, visited.mean(axis=1), seen)
         return np.where(self.is_walk, chance, 1.0)
 
     @property
