@@ -71,7 +71,12 @@ def digits_of_pi(preset: str, rows: int | None) -> tuple[Any, Any, Callable, Cal
         config,
         pi.fresh_model(config, pairs).network,
         pairs.layout.loss,
-        pairs.source(batch_size=rows or config.batch_size, seed=0, flat_share=config.flat_share),
+        pairs.source(
+            batch_size=rows or config.batch_size,
+            seed=0,
+            flat_share=config.flat_share,
+            even_draws=config.even_draws,
+        ),
     )
 
 

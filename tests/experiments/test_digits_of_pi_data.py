@@ -68,7 +68,7 @@ def test_truth_depends_on_meaning_alone():
 def test_sampling_follows_the_table():
     """The largest of 441 z-scores exceeds 5 by chance with probability below 3e-4."""
     draws = 200_000
-    columns = grammar().sample(np.full(draws, 6), np.random.default_rng(0))
+    columns = grammar().sample(np.full(draws, 6), np.random.default_rng(0).random(draws))
     counts = np.bincount(columns, minlength=441)
     probs = grammar().probs[6]
     assert (counts[probs == 0] == 0).all()
@@ -119,7 +119,7 @@ def test_offset_probabilities_are_the_integral_over_rates():
 def test_sampled_offsets_follow_their_probabilities():
     """Each of three z-scores beyond 4.5 by chance: below 3e-5 in all."""
     draws = 200_000
-    offsets = sample_offsets(draws, np.random.default_rng(1))
+    offsets = sample_offsets(np.random.default_rng(1).random(draws))
     assert offsets.min() >= 1
     assert offsets.max() < 10_000
     below = offset_probs().cumsum()

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import chisquare
 
 from secondguess.experiments.digits_of_pi.grammar import grammar
-from secondguess.experiments.digits_of_pi.pairs import PiPairs
+from secondguess.experiments.digits_of_pi.pairs import PiPairs, even_uniforms
 from secondguess.experiments.digits_of_pi.questions import (
     digits_at,
     drawing_probs,
@@ -27,8 +28,8 @@ LAYOUTS = ("positions", "padded")
 
 def draw(pairs: PiPairs, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
-    offsets = sample_offsets(size, rng)
-    first, second = (grammar().sample(digits_at(offsets), rng) for _ in range(2))
+    offsets = sample_offsets(rng.random(size))
+    first, second = (grammar().sample(digits_at(offsets), rng.random(size)) for _ in range(2))
     return offsets, first, second
 
 
@@ -164,19 +165,42 @@ def test_prompts_equal_the_formatter():
     assert len(np.unique(pairs.prompt_tokens, axis=0)) == 9999
 
 
-def test_batches_depend_on_seed_and_step_alone():
+@pytest.mark.parametrize("even_draws", [False, True])
+def test_batches_depend_on_seed_and_step_alone(even_draws):
     pairs = PiPairs()
-    source, again = (pairs.source(batch_size=8, seed=3) for _ in range(2))
+    source, again = (pairs.source(batch_size=8, seed=3, even_draws=even_draws) for _ in range(2))
     assert torch.equal(source(5)["input_ids"], again(5)["input_ids"])
     source(0)
     assert torch.equal(source(5)["labels"], again(5)["labels"])
     assert source(5)["input_ids"].tolist() != source(6)["input_ids"].tolist()
 
 
-def test_batches_hold_true_statements_about_the_digit_asked():
+def test_even_draws_of_all_steps_fill_the_cube_evenly():
+    steps, batch_size = 32, 64
+    total = steps * batch_size
+    points = np.concatenate(
+        [even_uniforms(step, batch_size, seed=5) for step in range(steps)], axis=1
+    )
+    for one_axis in np.floor(points * total).astype(int):
+        np.testing.assert_array_equal(np.sort(one_axis), np.arange(total))
+    for two_axes in (points[[0, 1]], points[[0, 2]], points[[1, 2]]):
+        counts, *_ = np.histogram2d(*two_axes, bins=8, range=[[0, 1], [0, 1]])
+        np.testing.assert_array_equal(counts, total / 64)
+
+
+@pytest.mark.statistical
+def test_an_evenly_drawn_pair_has_independent_uniform_numbers():
+    """Over seeds, the one pair looked at is in each of 27 cells equally often: p below 1e-4."""
+    points = np.stack([even_uniforms(3, 8, seed=seed)[:, 5] for seed in range(5400)])
+    cells = np.floor(points * 3).astype(int) @ [9, 3, 1]
+    assert chisquare(np.bincount(cells, minlength=27)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("even_draws", [False, True])
+def test_batches_hold_true_statements_about_the_digit_asked(even_draws):
     pairs = PiPairs()
     tokenizer = pairs.layout.formatter.tokenizer
-    batch = pairs.source(batch_size=40, seed=0)(0)
+    batch = pairs.source(batch_size=40, seed=0, even_draws=even_draws)(0)
     for tokens in batch["input_ids"]:
         prompt, first, second = str(tokenizer.decode(tokens)).split(" <SEP> ")
         offset = int("".join(prompt.split()[5:9]))

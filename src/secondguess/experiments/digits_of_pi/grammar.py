@@ -77,21 +77,25 @@ class Grammar:
     meanings: IntArray
     index: dict[str, int]
 
-    def sample(self, digits: ArrayLike, rng: np.random.Generator) -> IntArray:
+    def sample(self, digits: ArrayLike, uniforms: FloatArray) -> IntArray:
         """One statement about each digit, as columns of the table.
 
-        >>> columns = grammar().sample([7, 7, 2], np.random.default_rng(0))
+        >>> columns = grammar().sample([7, 7, 2], np.random.default_rng(0).random(3))
         >>> for column in columns:
         ...     print(grammar().sentences[column])
         That is 7
         Sure, it's spelled with 5 letters
         It is an even number
+
+        Args:
+            digits: from 0 to 9.
+            uniforms: a number from 0 up to 1 for each; random ones give independent statements.
         """
         rows = _as_digits(digits)
         # One searchsorted for all rows: row d of the cumulative table is shifted by d.
         cumulative = (self.probs.cumsum(axis=1) + np.arange(NUM_DIGITS)[:, None]).ravel()
         size = len(self.sentences)
-        columns = np.searchsorted(cumulative, rows + rng.random(rows.shape), side="right")
+        columns = np.searchsorted(cumulative, rows + uniforms, side="right")
         # Rounding may carry a draw past its row; the last sentence is true of every digit.
         return np.minimum(columns - rows * size, size - 1)
 

@@ -68,14 +68,18 @@ def drawing_probs(flat_share: float = 0.0) -> FloatArray:
     return (1 - flat_share) * offset_probs() + flat_share * roots / roots.sum()
 
 
-def sample_offsets(size: int, rng: np.random.Generator, *, flat_share: float = 0.0) -> IntArray:
+def sample_offsets(uniforms: FloatArray, *, flat_share: float = 0.0) -> IntArray:
     """Offsets as the training data asks about them.
 
-    >>> sample_offsets(5, np.random.default_rng(0))
+    >>> sample_offsets(np.random.default_rng(0).random(5))
     array([25,  7,  1,  1, 51])
+
+    Args:
+        uniforms: a number from 0 up to 1 for each; random ones give independent offsets.
+        flat_share: see `drawing_probs`.
     """
     cumulative = drawing_probs(flat_share).cumsum()
-    return np.searchsorted(cumulative / cumulative[-1], rng.random(size), side="right")
+    return np.searchsorted(cumulative / cumulative[-1], uniforms, side="right")
 
 
 def question(offset: int) -> str:
