@@ -12,12 +12,20 @@ draws.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import torch
+from transformers import PreTrainedModel
 
 from secondguess.experiments.digits_of_pi.pairs import PiPairs
-from secondguess.experiments.digits_of_pi.run import PRESETS, PiConfig, fresh_model, load_model
+from secondguess.experiments.digits_of_pi.run import (
+    PRESETS,
+    PiConfig,
+    fresh_model,
+    load_model,
+    training_batches,
+)
 
 
 def main() -> None:
@@ -33,7 +41,7 @@ def main() -> None:
     network.eval()
     for window in arguments.windows:
         independent, even = (
-            noise(network, pairs, config, window, arguments.seeds, even_draws=even_draws)
+            noise(network, pairs, replace(config, even_draws=even_draws), window, arguments.seeds)
             for even_draws in (False, True)
         )
         print(
@@ -44,18 +52,12 @@ def main() -> None:
 
 
 def noise(
-    network: torch.nn.Module,
-    pairs: PiPairs,
-    config: PiConfig,
-    window: int,
-    num_seeds: int,
-    *,
-    even_draws: bool,
+    network: PreTrainedModel, pairs: PiPairs, config: PiConfig, window: int, num_seeds: int
 ) -> float:
     """Root mean squared distance of a window's mean gradient from its mean over seeds."""
     gradients = []
     for seed in range(num_seeds):
-        batch_at = pairs.source(batch_size=config.batch_size, seed=seed, even_draws=even_draws)
+        batch_at = training_batches(replace(config, seed=seed), pairs)
         network.zero_grad()
         for step in range(window):
             (pairs.layout.loss(network, batch_at(step)) / window).backward()

@@ -38,8 +38,8 @@ BATCH_SIZE = 128
 
 
 def batch_of(formatter: PairFormatter, arm: Arm, rng: np.random.Generator, size: int) -> Batch:
-    offsets = sample_offsets(size, rng)
-    columns = grammar().sample(np.repeat(digits_at(offsets), 2), rng)
+    offsets = sample_offsets(rng.random(size))
+    columns = grammar().sample(np.repeat(digits_at(offsets), 2), rng.random(2 * size))
     responses = [formatter.response_tokens(grammar().sentences[column]) for column in columns]
     pairs = [
         formatter.lay_out(formatter.prompt_tokens(question(int(offset))), first, second)

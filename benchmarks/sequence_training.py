@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -67,17 +68,8 @@ def digits_of_pi(preset: str, rows: int | None) -> tuple[Any, Any, Callable, Cal
     """Configuration, network, loss and data of the digits-of-pi training."""
     config = pi.PiConfig(**pi.PRESETS[preset])
     pairs = PiPairs(config.layout)
-    return (
-        config,
-        pi.fresh_model(config, pairs).network,
-        pairs.layout.loss,
-        pairs.source(
-            batch_size=rows or config.batch_size,
-            seed=0,
-            flat_share=config.flat_share,
-            even_draws=config.even_draws,
-        ),
-    )
+    source = pi.training_batches(replace(config, batch_size=rows or config.batch_size), pairs)
+    return config, pi.fresh_model(config, pairs).network, pairs.layout.loss, source
 
 
 def frozen_lake(preset: str, rows: int | None) -> tuple[Any, Any, Callable, Callable]:

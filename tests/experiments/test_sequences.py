@@ -157,6 +157,23 @@ def test_flatter_drawing_leaves_the_expected_loss_as_it_is():
     assert WEIGHTS not in pairs.source(batch_size=2, seed=1)(0)
 
 
+def test_a_share_of_the_questions_can_be_about_any_digit():
+    share = 0.3
+    paper, asked = offset_probs()[1:], offset_probs(share)[1:]
+    np.testing.assert_allclose(asked - (1 - share) * paper, share / 9999, rtol=1e-9)
+    assert asked.sum() == pytest.approx(1)
+    # They are not weighed: what is asked is what the loss is about.
+    pairs = PiPairs()
+    batch = pairs.source(batch_size=4096, seed=0, uniform_share=share, even_draws=True)(0)
+    assert WEIGHTS not in batch
+    thousands = pairs.layout.formatter.tokenizer.convert_ids_to_tokens(
+        batch["input_ids"][:, 5].tolist()
+    )
+    # 1,000 and more: nine tenths of the uniform ones; the draws are even, so it is nearly exact.
+    expected = asked[999:].sum()
+    assert np.mean([each != "0" for each in thousands]) == pytest.approx(expected, abs=2e-3)
+
+
 def test_prompts_equal_the_formatter():
     pairs = PiPairs()
     for offset in (1, 9, 10, 345, 2006, 9999):

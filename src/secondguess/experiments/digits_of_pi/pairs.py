@@ -75,26 +75,36 @@ class PiPairs:
         return prompts
 
     def source(
-        self, *, batch_size: int, seed: int, flat_share: float = 0.0, even_draws: bool = False
+        self,
+        *,
+        batch_size: int,
+        seed: int,
+        uniform_share: float = 0.0,
+        flat_share: float = 0.0,
+        even_draws: bool = False,
     ) -> Callable[[int], Batch]:
         """A function from the step to its batch: fresh offsets, two statements about each.
 
         Args:
             batch_size: pairs a step.
             seed: of all draws.
+            uniform_share: how many questions are about any digit, all alike, see `offset_probs`.
             flat_share: how many of the offsets come from a flatter distribution, see
                 `drawing_probs`; the batch then has weights that make up for it.
             even_draws: whether the draws of all steps together are spread evenly, see
                 `even_uniforms`, or are independent.
         """
-        weights = offset_probs() / np.maximum(drawing_probs(flat_share), np.finfo(float).tiny)
+        drawn = np.maximum(drawing_probs(flat_share, uniform_share), np.finfo(float).tiny)
+        weights = offset_probs(uniform_share) / drawn
 
         def batch_at(step: int) -> Batch:
             if even_draws:
                 uniforms = even_uniforms(step, batch_size, seed=seed)
             else:
                 uniforms = np.random.default_rng([seed, step]).random((3, batch_size))
-            offsets = sample_offsets(uniforms[0], flat_share=flat_share)
+            offsets = sample_offsets(
+                uniforms[0], flat_share=flat_share, uniform_share=uniform_share
+            )
             digits = digits_at(offsets)
             first, second = (
                 self.sentence_tokens[grammar().sample(digits, u)] for u in uniforms[1:]

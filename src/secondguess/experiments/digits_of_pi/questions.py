@@ -33,7 +33,7 @@ def digits_of_pi() -> IntArray:
 
 
 @cache
-def offset_probs() -> FloatArray:
+def offset_probs(uniform_share: float = 0.0) -> FloatArray:
     """How often each offset is asked about, `(10_000,)`, entry 0 being 0.
 
     Q is uniform on (0.001, 0.1) and the offset geometric with rate Q, kept if below 10,000.
@@ -42,6 +42,10 @@ def offset_probs() -> FloatArray:
 
     >>> offset_probs()[[1, 100, 1000]].round(6)
     array([5.05e-02, 9.95e-04, 7.00e-06])
+
+    Args:
+        uniform_share: the share of questions that are about any digit, all alike, in place of the
+            paper's.
     """
     offsets = np.arange(1, NUM_OFFSETS + 1, dtype=np.float64)
 
@@ -50,11 +54,12 @@ def offset_probs() -> FloatArray:
 
     lowest, highest = _RATES
     weights = integral_to(1 - lowest) - integral_to(1 - highest)
-    return np.concatenate([[0.0], weights / weights.sum()])
+    mixed = (1 - uniform_share) * weights / weights.sum() + uniform_share / NUM_OFFSETS
+    return np.concatenate([[0.0], mixed])
 
 
 @cache
-def drawing_probs(flat_share: float = 0.0) -> FloatArray:
+def drawing_probs(flat_share: float = 0.0, uniform_share: float = 0.0) -> FloatArray:
     """How often each offset is drawn for training, `(10_000,)`.
 
     A share of the draws comes from the square roots of `offset_probs`, made to sum to one: late
@@ -64,11 +69,14 @@ def drawing_probs(flat_share: float = 0.0) -> FloatArray:
     >>> (drawing_probs(0.5)[[1, 2000]] / offset_probs()[[1, 2000]]).round(1)
     array([ 0.6, 27.6])
     """
-    roots = np.sqrt(offset_probs())
-    return (1 - flat_share) * offset_probs() + flat_share * roots / roots.sum()
+    asked = offset_probs(uniform_share)
+    roots = np.sqrt(asked)
+    return (1 - flat_share) * asked + flat_share * roots / roots.sum()
 
 
-def sample_offsets(uniforms: FloatArray, *, flat_share: float = 0.0) -> IntArray:
+def sample_offsets(
+    uniforms: FloatArray, *, flat_share: float = 0.0, uniform_share: float = 0.0
+) -> IntArray:
     """Offsets as the training data asks about them.
 
     >>> sample_offsets(np.random.default_rng(0).random(5))
@@ -77,8 +85,9 @@ def sample_offsets(uniforms: FloatArray, *, flat_share: float = 0.0) -> IntArray
     Args:
         uniforms: a number from 0 up to 1 for each; random ones give independent offsets.
         flat_share: see `drawing_probs`.
+        uniform_share: see `offset_probs`.
     """
-    cumulative = drawing_probs(flat_share).cumsum()
+    cumulative = drawing_probs(flat_share, uniform_share).cumsum()
     return np.searchsorted(cumulative / cumulative[-1], uniforms, side="right")
 
 

@@ -6,7 +6,7 @@ cores; `paper` is everything as published.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from secondguess.experiments.digits_of_pi.rankings import (
     rates_at,
 )
 from secondguess.experiments.runner import Part, PartResult, run_experiment
+from secondguess.experiments.sequences import Batch
 from secondguess.language.formatting import Layout
 from secondguess.language.generation import Strategy, answer
 from secondguess.language.model import PairLanguageModel
@@ -72,6 +73,7 @@ class PiConfig:
         warmup_steps: steps until it is reached.
         clip_norm: largest norm of the gradient, or None.
         average_decay: of the moving average of the weights, or None.
+        uniform_share: how many questions are about any digit, all alike, in place of the paper's.
         flat_share: how many pairs are drawn from a flatter distribution of digits, with weights
             that make up for it.
         even_draws: whether digits and statements are drawn evenly over the steps, or independently.
@@ -91,6 +93,7 @@ class PiConfig:
     warmup_steps: int = 1000
     clip_norm: float | None = None
     average_decay: float | None = None
+    uniform_share: float = 0.0
     flat_share: float = 0.0
     even_draws: bool = False
     num_offsets: int = 3000
@@ -127,9 +130,10 @@ PRESETS: dict[str, dict[str, Any]] = {
     | {
         "hidden_size": 96,
         "batch_size": 256,
-        "num_steps": 4300,
-        "warmup_steps": 300,
-        "flat_share": 0.2,
+        "num_steps": 3000,
+        "matrix_learning_rate": None,
+        "warmup_steps": 200,
+        "uniform_share": 0.03,
         "even_draws": True,
     },
     "paper": {},
@@ -195,18 +199,24 @@ def fresh_model(config: PiConfig, pairs: PiPairs) -> PairLanguageModel:
     return PairLanguageModel(network, formatter)
 
 
+def training_batches(config: PiConfig, pairs: PiPairs) -> Callable[[int], Batch]:
+    """The function from the step to its batch that a run is trained with."""
+    return pairs.source(
+        batch_size=config.batch_size,
+        seed=config.seed,
+        uniform_share=config.uniform_share,
+        flat_share=config.flat_share,
+        even_draws=config.even_draws,
+    )
+
+
 def _train(config: PiConfig, directory: Path, done: object) -> PartResult:
     pairs = PiPairs(config.layout)
     model = fresh_model(config, pairs)
     history = train(
         model.network,
         loss=pairs.layout.loss,
-        batch_at=pairs.source(
-            batch_size=config.batch_size,
-            seed=config.seed,
-            flat_share=config.flat_share,
-            even_draws=config.even_draws,
-        ),
+        batch_at=training_batches(config, pairs),
         config=TrainingConfig(
             num_steps=config.num_steps,
             learning_rate=config.learning_rate,
