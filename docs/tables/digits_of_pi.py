@@ -3,15 +3,19 @@
     python docs/tables/digits_of_pi.py
 
 Each `digits-of-pi-*.json` there is the `result.json` of a run of `secondguess reproduce
-digits-of-pi`.
+digits-of-pi`; `pi-recipes.json` is what `benchmarks/pi_recipes.py` keeps.
 """
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import Any
 
 import pages
 from pages import DOCS, table
+
+from secondguess.experiments.digits_of_pi.run import PRESETS, PiConfig
 
 PAGE = "digits-of-pi.md"
 
@@ -43,6 +47,30 @@ def knowledge() -> str:
         )
     heads = ["run", "parameters", "steps x pairs", "digits known"]
     return table([*heads, "true of the first 250", "true of all"], rows, num_left=1)
+
+
+def recipes() -> str:
+    """Recipes that were tried, by `python benchmarks/pi_recipes.py`."""
+    rows = []
+    for found in json.loads((DOCS / "results" / "pi-recipes.json").read_text()).values():
+        config = asdict(PiConfig(**(PRESETS["cpu"] | found["changes"])))
+        rows.append(
+            [
+                f"{config['hidden_size']}",
+                "Muon" if config["matrix_learning_rate"] else "AdamW",
+                f"{config['num_steps']:,}",
+                f"{config['uniform_share']:g}",
+                f"{config['flat_share']:g}",
+                "even" if config["even_draws"] else "independent",
+                f"{found['known_digits']}",
+                f"{found['most_cautious_decile']:+.3f} to {found['most_trusting_decile']:+.3f}",
+                f"{found['unlearned_confidence']:.3f}, {found['unlearned_true']:.3f}",
+                f"{found['made_up_of_most_trusted']:.3%}",
+            ]
+        )
+    heads = ["width", "optimizer", "steps", "any digit", "flatter", "draws", "digits known"]
+    heads += ["made up less 1 - C, by decile", "C, and true, beyond 1,500", "made up of 10 %"]
+    return table(heads, rows, num_left=0)
 
 
 def deciles() -> str:
@@ -151,6 +179,7 @@ def cpu_results() -> list[dict[str, Any]]:
 
 TABLES = {
     "knowledge": knowledge,
+    "recipes": recipes,
     "deciles": deciles,
     "overall": overall,
     "rankings": rankings,
