@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from experiments.real_cifar import NEEDS_DATA
 
 from secondguess.experiments.cifar10h import data, download
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.learning.pairs import PairData
-
-NEEDS_DATA = pytest.mark.skipif(
-    not os.environ.get(data.DATA_VARIABLE),
-    reason=f"{data.DATA_VARIABLE} does not name a folder with CIFAR-10, CIFAR-10N and CIFAR-10H",
-)
 
 
 def rows(number: int) -> AnnotatedInputs:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import numpy as np
 import pytest
 import torch
+from experiments.real_cifar import NEEDS_DATA
 
 from secondguess.experiments.cifar10h import data
 from secondguess.experiments.cifar10h.cost import step_cost
@@ -19,10 +19,6 @@ from secondguess.experiments.cifar10h.task import image_task
 from secondguess.experiments.cifar10h.variants import VARIANTS
 from secondguess.learning.pairs import PairData
 
-NEEDS_DATA = pytest.mark.skipif(
-    not os.environ.get(data.DATA_VARIABLE),
-    reason=f"{data.DATA_VARIABLE} does not name a folder with CIFAR-10, CIFAR-10N and CIFAR-10H",
-)
 ONE_STEP = Stage(num_steps=1, learning_rate=1e-3, weight_decay=0.1)
 
 
