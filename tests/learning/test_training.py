@@ -121,6 +121,25 @@ def test_a_finished_training_only_loads_its_weights(tmp_path: Path) -> None:
     np.testing.assert_array_equal(history.losses, first_history.losses)
 
 
+def test_two_trainings_cannot_write_to_one_directory_at_a_time(tmp_path: Path) -> None:
+    refused = []
+
+    def meanwhile(step: int) -> dict[str, torch.Tensor]:
+        if step == 10:
+            with pytest.raises(BlockingIOError, match="another training is writing") as error:
+                run(tmp_path)
+            refused.append(str(error.value))
+        return batch_at(step)
+
+    model, undisturbed = make_model(), make_model()
+    config = TrainingConfig(num_steps=20)
+    train(model, loss=loss, batch_at=meanwhile, config=config, checkpoint_dir=tmp_path)
+    train(undisturbed, loss=loss, batch_at=batch_at, config=config)
+    assert len(refused) == 1
+    assert str(tmp_path) in refused[0]
+    assert_same_bits(weights_of(model), weights_of(undisturbed))
+
+
 def test_a_truncated_checkpoint_costs_steps_not_the_result(tmp_path: Path) -> None:
     expected, _ = run(tmp_path)
     newest = max(tmp_path.glob("*.safetensors"))
@@ -242,7 +261,7 @@ def test_a_loss_that_is_not_finite_stops_the_training_and_spares_the_checkpoint(
             checkpoint_dir=tmp_path,
             checkpoint_every=5,
         )
-    assert [path.name for path in tmp_path.iterdir()] == ["step-000000005.safetensors"]
+    assert [path.name for path in tmp_path.glob("step-*")] == ["step-000000005.safetensors"]
 
 
 def test_a_batch_that_cannot_be_divided_is_refused() -> None:

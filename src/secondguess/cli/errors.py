@@ -10,6 +10,7 @@ import typer
 EXTRAS = {
     "torch": "learning",
     "accelerate": "learning",
+    "filelock": "learning",
     "safetensors": "learning",
     "sklearn": "learning",
     "transformers": "language",

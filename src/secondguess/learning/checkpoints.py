@@ -3,7 +3,8 @@
 A checkpoint is a flat dictionary of tensors and a small JSON state, in one file (the JSON stands in
 the header of the safetensors file), so the two can never disagree. Nothing is pickled. Files are
 written beside their final name, flushed to the disk and renamed; the previous good one is kept. A
-checksum over all tensors finds damage that leaves the length alone.
+checksum over all tensors finds damage that leaves the length alone. A directory is for one training
+at a time.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import re
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -27,6 +30,7 @@ KEPT = 2
 """How many checkpoints stay on disk: the newest, and the one to fall back on."""
 
 _HEADER = "secondguess"
+_LOCK = "in-use.lock"
 _NAME = re.compile(r"step-(\d+)\.safetensors")
 
 
@@ -43,6 +47,24 @@ class Checkpoint:
     step: int
     tensors: dict[str, Tensor]
     state: dict[str, Any]
+
+
+@contextmanager
+def only_training_in(directory: Path) -> Iterator[None]:
+    """Hold a directory, made if it is missing; while it is held, a second training is refused.
+
+    The operating system lets go of it when the process dies, however it dies.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        held = FileLock(directory / _LOCK).acquire(blocking=False)
+    except Timeout:
+        raise BlockingIOError(
+            f"another training is writing its checkpoints to {directory}. Wait until it has ended, "
+            f"or name another directory."
+        ) from None
+    with held:
+        yield
 
 
 def write_checkpoint(

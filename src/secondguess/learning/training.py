@@ -27,7 +27,7 @@ from accelerate import Accelerator
 from accelerate.utils import recursively_apply, send_to_device
 from torch import Tensor
 
-from secondguess.learning.checkpoints import read_checkpoint, write_checkpoint
+from secondguess.learning.checkpoints import only_training_in, read_checkpoint, write_checkpoint
 from secondguess.learning.progress import training_progress
 from secondguess.learning.training_config import (
     TrainingConfig,
@@ -78,13 +78,15 @@ def train(
             gradients. The weights of the best validation are the ones the model ends with, unless
             `keep_best` is off.
         checkpoint_dir: directory of this training's checkpoints. Called again after a kill, `train`
-            goes on; called again after the end, it only loads the final weights.
+            goes on; called again after the end, it only loads the final weights. Two trainings
+            cannot write to one directory at the same time.
         checkpoint_every: steps between checkpoints. It does not change the result.
         identity: anything else, in JSON types, that a checkpoint must share with this training to
             be used, such as the name and seed of the data.
         progress: what to call the training on a progress bar; without it there is none.
 
     Raises:
+        BlockingIOError: another training is writing to `checkpoint_dir`.
         FloatingPointError: a loss was not finite; the last good checkpoint is kept.
         ValueError: the checkpoint is of another training, or the batch cannot be divided.
     """
@@ -104,7 +106,9 @@ def train(
 
     num_parts = accelerator.num_processes * config.accumulation_steps
     first_part = accelerator.process_index * config.accumulation_steps
+    writes_to = checkpoint_path if accelerator.is_main_process else None
     with (
+        only_training_in(writes_to) if writes_to else nullcontext(),
         torch.random.fork_rng([accelerator.device] if accelerator.device.type == "cuda" else []),
         training_progress(progress, config.num_steps, state.step, accelerator) as show,
     ):
@@ -133,8 +137,8 @@ def train(
             # checkpoint
             if state.ended or state.step % checkpoint_every == 0:
                 state.gather_losses()
-                if checkpoint_path and accelerator.is_main_process:
-                    write_checkpoint(checkpoint_path, state.checkpoint(), identity=identity)
+                if writes_to:
+                    write_checkpoint(writes_to, state.checkpoint(), identity=identity)
                 accelerator.wait_for_everyone()
             show(state.step, state.losses)
     return state.finish()
