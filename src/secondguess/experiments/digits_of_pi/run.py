@@ -10,17 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
 
 from secondguess.experiments.digits_of_pi.claims import pi_claims
+from secondguess.experiments.digits_of_pi.decoders import decoder_rates
 from secondguess.experiments.digits_of_pi.evaluation import (
     MALFORMED,
-    SAMPLING,
     Statements,
-    columns_of,
     draw_statements,
     exact_statements,
     known_digits,
@@ -30,11 +29,10 @@ from secondguess.experiments.digits_of_pi.evaluation import (
 )
 from secondguess.experiments.digits_of_pi.examples import pick_examples
 from secondguess.experiments.digits_of_pi.figures import draw_figures
-from secondguess.experiments.digits_of_pi.grammar import HAZY, grammar
+from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.outliers import explain_outliers
 from secondguess.experiments.digits_of_pi.page import pi_section
 from secondguess.experiments.digits_of_pi.pairs import PiPairs
-from secondguess.experiments.digits_of_pi.questions import digits_at, question
 from secondguess.experiments.digits_of_pi.rankings import (
     GAP_KINDS,
     ranking_gaps,
@@ -43,18 +41,14 @@ from secondguess.experiments.digits_of_pi.rankings import (
 from secondguess.experiments.runner import Part, PartResult, run_experiment
 from secondguess.experiments.sequences import Batch
 from secondguess.language.formatting import Layout
-from secondguess.language.generation import Strategy, answer
 from secondguess.language.model import PairLanguageModel
 from secondguess.learning.training import TrainingConfig, train
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
     SinusoidalTransformerForCausalLM,
 )
-from secondguess.theory.checks import IntArray
 
 RESPONSE_RATES = (0.05, 0.1, 0.2, 0.3)
-MAX_HALLUCINATION_RATES = (0.05, 0.2)
-NUM_CANDIDATES = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,45 +310,9 @@ def _calibration_metrics(statements: Statements) -> dict[str, Any]:
 
 
 def _decode(config: PiConfig, directory: Path, done: object) -> PartResult:
-    """Each strategy at each promised rate, once a digit; what it answered and how often wrongly."""
     model, _ = _trained(config, directory)
     offsets = np.arange(1, config.num_offsets + 1)
-    prompts = [question(int(offset)) for offset in offsets]
-    metrics: dict[str, Any] = {}
-    for strategy in get_args(Strategy):
-        for rate in MAX_HALLUCINATION_RATES:
-            decisions = answer(
-                model,
-                prompts,
-                rate,
-                rng=np.random.default_rng([config.seed, 3]),
-                strategy=strategy,
-                num_candidates=NUM_CANDIDATES,
-                sampling=SAMPLING,
-                batch_size=2400,
-            )
-            metrics[f"{strategy} {rate:g}"] = {
-                "promised_rate": rate,
-                **_judge(
-                    offsets, [each.response.text if each.response else None for each in decisions]
-                ),
-            }
-    return PartResult(metrics=metrics)
-
-
-def _judge(offsets: IntArray, texts: list[str | None]) -> dict[str, float]:
-    """How many digits were answered (None is no answer), and how many of the answers are false."""
-    answered = np.array([text is not None for text in texts])
-    columns = columns_of([text or "" for text in texts])
-    is_true = (columns != MALFORMED) & (grammar().probs[digits_at(offsets), columns] > 0)
-    count = max(1, int(answered.sum()))
-    rate = float((answered & ~is_true).sum() / count)
-    return {
-        "hallucination_rate": rate,
-        "standard_error": float(np.sqrt(rate * (1 - rate) / count)),
-        "answered": float(answered.mean()),
-        "hazy": float(np.mean([text == HAZY for text in texts])),
-    }
+    return PartResult(metrics=decoder_rates(model, offsets, seed=config.seed))
 
 
 def _pick_examples(config: PiConfig, directory: Path, done: Mapping[str, PartResult]) -> PartResult:
