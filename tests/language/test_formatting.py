@@ -117,6 +117,8 @@ def draws(loader: DataLoader[Any]) -> list[int]:
     return [int(first) for batch in loader for first in batch["input_ids"][:, 2]]
 
 
+# torch advises against more workers than cores; what they draw does not depend on it.
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_each_epoch_draws_anew_also_in_workers(num_workers: int) -> None:
     rows = [{"prompt": "say", "responses": ["one", "two", "three"]}] * 64
