@@ -10,6 +10,7 @@ recipe learns, and how much of what it trusts most is made up. A stopped run goe
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from secondguess.experiments.digits_of_pi.evaluation import (
     reliability_bins,
 )
 from secondguess.experiments.digits_of_pi.run import PRESETS, PiConfig, pi_parts
-from secondguess.experiments.runner import write_json
+from secondguess.experiments.runner import run_experiment, write_json
 
 MUON: dict[str, Any] = {
     "num_steps": 4000,
@@ -64,24 +65,27 @@ def main() -> None:
     arguments = parser.parse_args()
     figures = {}
     for name in arguments.recipes or RECIPES:
-        config = PiConfig(**(PRESETS["cpu"] | RECIPES[name]))
-        found = judged(scored(config, arguments.out / name))
+        found = judged(scored(name, arguments.out))
         print(f"{name:12} " + ", ".join(f"{key} {value:.4g}" for key, value in found.items()))
         figures[name] = {"changes": RECIPES[name], **found}
     if arguments.json:
         write_json(arguments.json, figures)
 
 
-def scored(config: PiConfig, directory: Path) -> Statements:
+def scored(name: str, out: Path) -> Statements:
     """All sentences about all digits, by the model that a recipe gives."""
-    kept = directory / "exact.npz"
-    if not kept.exists():
-        parts = {part.name: part for part in pi_parts(config)}
-        if not (directory / "parts" / "training" / "model").exists():
-            parts["training"].compute(directory / "parts" / "training", {})
-        arrays = parts["exact"].compute(directory / "parts" / "exact", {}).arrays
-        np.savez(kept, **arrays)  # pyright: ignore[reportArgumentType]
-    with np.load(kept) as arrays:
+    config = PiConfig(**(PRESETS["cpu"] | RECIPES[name]))
+    directory = run_experiment(
+        experiment="digits-of-pi",
+        preset=name,
+        seed=config.seed,
+        config=asdict(config),
+        parts=[part for part in pi_parts(config) if part.name in ("training", "exact")],
+        claims=lambda parts: [],
+        draw=lambda parts, figures: None,
+        out=out,
+    )
+    with np.load(directory / "parts" / "exact" / "arrays.npz") as arrays:
         return Statements.from_arrays(dict(arrays))
 
 
