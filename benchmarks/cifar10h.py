@@ -16,11 +16,11 @@ import torch
 from PIL import Image, ImageOps
 
 from secondguess.baselines import naive
+from secondguess.classification.batches import PairBatch
 from secondguess.experiments.cifar10h.augmix import AugMixConfig, augmix
 from secondguess.experiments.cifar10h.features import FrozenEfficientNet, frozen_features
 from secondguess.experiments.cifar10h.presets import PRESETS
 from secondguess.experiments.cifar10h.task import FeatureMLP
-from secondguess.learning.batches import PairBatch
 
 REPEATS = 3
 NUM_IMAGES = 512

@@ -19,9 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from secondguess.learning.heads import ClasswisePairHead, MixturePairHead, SymmetricPairHead
-from secondguess.learning.joint import TableJoint
-from secondguess.learning.losses import EIGENVALUE_WEIGHT, negative_eigenvalue_penalty, pair_loss
+from secondguess.classification.heads import ClasswisePairHead, MixturePairHead, SymmetricPairHead
+from secondguess.classification.joint import TableJoint
+from secondguess.classification.losses import (
+    EIGENVALUE_WEIGHT,
+    negative_eigenvalue_penalty,
+    pair_loss,
+)
 
 NUM_FEATURES, BATCH_SIZE = 128, 64
 CLASSES = {

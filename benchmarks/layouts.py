@@ -19,6 +19,7 @@ import torch
 from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.pairs import SEPARATOR, vocabulary
 from secondguess.experiments.digits_of_pi.questions import digits_at, question, sample_offsets
+from secondguess.language.fitting import pair_loss
 from secondguess.language.formatting import (
     Batch,
     PairFormat,
@@ -26,12 +27,11 @@ from secondguess.language.formatting import (
     collate_pairs,
 )
 from secondguess.language.tokenizer import word_tokenizer
-from secondguess.language.training import pair_loss
-from secondguess.learning.training import TrainingConfig, train
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
     SinusoidalTransformerForCausalLM,
 )
+from secondguess.training.loop import TrainingConfig, train
 
 Arm = Literal["positions", "padded", "shifted"]
 BATCH_SIZE = 128

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from secondguess.experiments.frozen_lake.run import PRESETS, LakeConfig, lake_parts
-from secondguess.learning.muon import Muon
+from secondguess.training.muon import Muon
 
 WIDTHS = (64, 128)
 SHOWN = ("hidden_y1", "hidden_y2", "visible_y1", "visible_y2", "log_confidence_std")

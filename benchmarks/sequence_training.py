@@ -25,7 +25,7 @@ from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.frozen_lake import run as lake
 from secondguess.experiments.frozen_lake.exact import ExactPredictor
 from secondguess.experiments.frozen_lake.pairs import LakePairs, WalkSource
-from secondguess.learning.training import TrainingConfig, train
+from secondguess.training.loop import TrainingConfig, train
 
 
 def main() -> None:

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from secondguess.baselines import ensemble, naive
-from secondguess.learning.batches import PairBatch, pair_batches
-from secondguess.learning.ensembles import MemberStack
-from secondguess.learning.heads import MixturePairHead, PairModel, SymmetricPairHead
-from secondguess.learning.losses import pair_model_loss
-from secondguess.learning.pairs import PairData
+from secondguess.classification.batches import PairBatch, pair_batches
+from secondguess.classification.heads import MixturePairHead, PairModel, SymmetricPairHead
+from secondguess.classification.losses import pair_model_loss
+from secondguess.classification.pairs import PairData
 from secondguess.models.residual_mlp import ResidualMLP
+from secondguess.training.ensembles import MemberStack
 
 NUM_INPUTS, NUM_CLASSES, BATCH_SIZE, NUM_ROWS, NUM_MEMBERS = 32, 10, 512, 25_000, 8
 Step = Callable[[], object]

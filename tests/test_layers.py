@@ -11,13 +11,18 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "secondguess"
 LAYERS = [
+    "_files",
+    "_arrays",
     "theory",
     "models",
-    "learning",
+    "training",
+    "classification",
     "language",
     "baselines",
+    "displays",
     "report",
     "experiments",
+    "serving",
     "cli",
 ]
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -66,21 +71,21 @@ def test_modules_import_only_from_lower_layers(path: Path):
 @pytest.mark.parametrize(
     "source",
     [
-        "import secondguess.learning.heads",
-        "from secondguess.learning import heads",
-        "from secondguess import learning",
-        "from ..learning import heads",
-        "def late():\n    from secondguess.learning.heads import BinaryPairHead",
+        "import secondguess.classification.heads",
+        "from secondguess.classification import heads",
+        "from secondguess import classification",
+        "from ..classification import heads",
+        "def late():\n    from secondguess.classification.heads import BinaryPairHead",
     ],
 )
 def test_a_wrong_import_is_found(source: str):
-    assert wrong_imports(source, "secondguess.theory.bounds") == {"learning"}
+    assert wrong_imports(source, "secondguess.theory.bounds") == {"classification"}
 
 
 def test_a_right_import_passes():
     source = "from secondguess.theory.records import Interval\nimport numpy"
     assert wrong_imports(source, "secondguess.theory.bounds") == set()
-    assert wrong_imports(source, "secondguess.learning.heads") == set()
+    assert wrong_imports(source, "secondguess.classification.heads") == set()
 
 
 def test_every_folder_is_a_known_layer():

@@ -24,8 +24,8 @@ from secondguess.experiments.regression.half_blind import (
     half_blind_predictor,
     mean_scaled_squared_error,
 )
-from secondguess.theory.calibration import scaled_products
-from secondguess.theory.mean_intervals import MeanMethod
+from secondguess.theory.calibration.inflation import scaled_products
+from secondguess.theory.calibration.means import MeanMethod
 
 RESULTS = Path(__file__).parent.parent / "results"
 METHODS: tuple[MeanMethod, ...] = get_args(MeanMethod)

@@ -14,12 +14,12 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
 from secondguess import Prediction
-from secondguess.learning.batches import AnnotationBatch, annotation_batches
-from secondguess.learning.estimators import PairClassifier
-from secondguess.learning.fitting import HeadName
-from secondguess.learning.pairs import PairData
-from secondguess.learning.training import TrainingConfig, train
+from secondguess.classification.batches import AnnotationBatch, annotation_batches
+from secondguess.classification.estimators import PairClassifier
+from secondguess.classification.fitting import HeadName
+from secondguess.classification.pairs import PairData
 from secondguess.models.residual_mlp import ResidualMLP
+from secondguess.training.loop import TrainingConfig, train
 
 WIDTH = 64
 NUM_STEPS = 400

@@ -26,11 +26,11 @@ from reviews import STARS, Reviews, embed, load_reviews
 from scipy.stats import rankdata
 
 import secondguess as sg
-from secondguess.learning.fitting import HeadName, held_out_loss
-from secondguess.learning.inflation import fit_inflations
-from secondguess.learning.pairs import PairData, split_rows
-from secondguess.learning.recalibration import PairRecalibration
-from secondguess.theory.calibration import scaled_products
+from secondguess.classification.fitting import HeadName, held_out_loss
+from secondguess.classification.inflation import fit_inflations
+from secondguess.classification.pairs import PairData, split_rows
+from secondguess.classification.recalibration import PairRecalibration
+from secondguess.theory.calibration.inflation import scaled_products
 from secondguess.theory.metrics import squared_error_estimate
 
 SHARES = {"train": 0.5, "validation": 0.1, "calibration": 0.2, "test": 0.2}

@@ -24,14 +24,14 @@ from page import write_page
 from torch import Tensor, nn
 
 import secondguess as sg
-from secondguess.learning.batches import PairBatch, pair_batches
-from secondguess.learning.fitting import HeadName, build_head, held_out_loss, joint_of
-from secondguess.learning.heads import PairModel
-from secondguess.learning.losses import pair_model_loss
-from secondguess.learning.pairs import PairData
-from secondguess.learning.recalibration import fit_recalibration
-from secondguess.learning.training import TrainingConfig, train
+from secondguess.classification.batches import PairBatch, pair_batches
+from secondguess.classification.fitting import HeadName, build_head, held_out_loss, joint_of
+from secondguess.classification.heads import PairModel
+from secondguess.classification.losses import pair_model_loss
+from secondguess.classification.pairs import PairData
+from secondguess.classification.recalibration import fit_recalibration
 from secondguess.models.residual_mlp import ResidualMLP
+from secondguess.training.loop import TrainingConfig, train
 
 NUM_TEST = 200_000
 NUM_MEMBERS = 8

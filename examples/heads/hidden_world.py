@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from secondguess.learning.batches import PairBatch
+from secondguess.classification.batches import PairBatch
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """secondguess: models that say what they don't know.
 
-`import secondguess as sg` gives the theory layer (NumPy and SciPy only). `secondguess.learning`
-trains pair models of labels (torch) and `secondguess.language` pair models of sequences
-(transformers); neither is imported here.
+`import secondguess as sg` gives the theory layer (NumPy and SciPy only).
+`secondguess.classification` trains pair models of labels (torch) and `secondguess.language` pair
+models of sequences (transformers); neither is imported here.
 """
 
 from importlib.metadata import version
@@ -12,19 +12,33 @@ from secondguess.theory.bounds import (
     chebyshev_interval,
     hallucination_bound,
 )
-from secondguess.theory.calibrated_lower_bound import CalibratedLowerBound, fit_lower_bound
-from secondguess.theory.calibration import (
-    InflationStream,
-    VarianceInflation,
-    fit_variance_inflation,
-)
-from secondguess.theory.calibration_families import (
+from secondguess.theory.calibration.cutoff import select_min_variance
+from secondguess.theory.calibration.families import (
     BinInflations,
     ClassInflations,
     fit_by_bin,
     fit_by_class,
 )
-from secondguess.theory.cheating import (
+from secondguess.theory.calibration.inflation import (
+    InflationStream,
+    VarianceInflation,
+    fit_variance_inflation,
+)
+from secondguess.theory.calibration.means import (
+    BoundedMean,
+    mean_interval,
+    mean_lower_bound,
+    mean_upper_bound,
+)
+from secondguess.theory.calibration.one_sided import CalibratedLowerBound, fit_lower_bound
+from secondguess.theory.decoding import (
+    Sampler,
+    Scorer,
+    rejection_sample,
+    selective_filter,
+    top1_search,
+)
+from secondguess.theory.joints import (
     JointReport,
     binary_joint,
     binary_moments,
@@ -33,19 +47,6 @@ from secondguess.theory.cheating import (
     joint_marginal,
     joint_scores,
     pair_covariance,
-)
-from secondguess.theory.decoding import (
-    Sampler,
-    Scorer,
-    rejection_sample,
-    selective_filter,
-    top1_search,
-)
-from secondguess.theory.mean_intervals import (
-    BoundedMean,
-    mean_interval,
-    mean_lower_bound,
-    mean_upper_bound,
 )
 from secondguess.theory.metrics import (
     HallucinationCurve,
@@ -57,7 +58,6 @@ from secondguess.theory.metrics import (
     mean_variance,
     squared_error_estimate,
 )
-from secondguess.theory.min_variance import select_min_variance
 from secondguess.theory.records import (
     Decision,
     GapKind,

@@ -9,13 +9,13 @@ from scipy import integrate, stats
 from torch import Tensor, nn
 
 from secondguess.baselines import ensemble, epinet, evidential, gaussian_process, naive, sngp
-from secondguess.learning.batches import PairBatch
-from secondguess.learning.ensembles import MemberStack
-from secondguess.learning.training import TrainingConfig, train
+from secondguess.classification.batches import PairBatch
 from secondguess.models.epinet import Epinet
 from secondguess.models.random_features import OrthogonalRandomFeatures, RandomFeatureNetwork
 from secondguess.models.residual_mlp import ResidualMLP
 from secondguess.theory.records import Prediction
+from secondguess.training.ensembles import MemberStack
+from secondguess.training.loop import TrainingConfig, train
 
 INPUTS = torch.tensor([[-1.0], [0.0], [1.0]])
 TRUE_PROBS = np.array([0.1, 0.5, 0.8])

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from secondguess.baselines import epinet
-from secondguess.learning.batches import PairBatch
+from secondguess.classification.batches import PairBatch
 from secondguess.models.epinet import Epinet
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from secondguess.baselines import sngp
-from secondguess.learning.batches import PairBatch
+from secondguess.classification.batches import PairBatch
 from secondguess.models.random_features import OrthogonalRandomFeatures, RandomFeatureNetwork
 
 

@@ -55,7 +55,7 @@ def test_a_missing_package_is_named_with_what_to_install(
     result = run("check", tmp_path, file)
     assert result.exit_code == 2
     assert "needs accelerate; install it" in result.output
-    assert "pip install 'secondguess[learning,cli]'" in result.output
+    assert "pip install 'secondguess[classification,cli]'" in result.output
 
 
 def test_a_missing_module_of_our_own_is_a_bug() -> None:

@@ -10,9 +10,9 @@ import pytest
 import torch
 from experiments.real_cifar import NEEDS_DATA
 
+from secondguess.classification.pairs import PairData
 from secondguess.experiments.cifar10h import data, download
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
-from secondguess.learning.pairs import PairData
 
 
 def rows(number: int) -> AnnotatedInputs:

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import torch
 
+from secondguess.classification.losses import all_pairs_loss
+from secondguess.classification.pairs import PairData
 from secondguess.experiments.cifar10h import data, paper
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.evaluation import measure
@@ -31,8 +33,6 @@ from secondguess.experiments.cifar10h.protocol import (
 from secondguess.experiments.cifar10h.search import sweep
 from secondguess.experiments.cifar10h.task import FeatureMLP, Task
 from secondguess.experiments.cifar10h.variants import VARIANTS, Variant
-from secondguess.learning.losses import all_pairs_loss
-from secondguess.learning.pairs import PairData
 from secondguess.theory.metrics import accuracy, annotator_kl
 from secondguess.theory.records import Prediction
 

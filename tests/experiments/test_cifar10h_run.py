@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typer.testing import CliRunner
 
+from secondguess.classification.pairs import PairData
 from secondguess.cli.app import app
 from secondguess.experiments.cifar10h import data, presets, protocol, run, task
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.tables import tables
 from secondguess.experiments.cifar10h.variants import VARIANTS
-from secondguess.learning.pairs import PairData
 from secondguess.report.reading import read_run
 
 TINY = presets.Preset(

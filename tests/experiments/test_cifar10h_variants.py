@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from secondguess.classification.batches import AnnotationBatch, PairBatch
 from secondguess.experiments.cifar10h.variants import VARIANTS, Variant
-from secondguess.learning.batches import AnnotationBatch, PairBatch
 
 
 def test_scrambling_is_one_permutation_of_the_inside() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from secondguess.experiments.runner import Claim, Part, PartResult, run_experiment
-from secondguess.learning.training import TrainingConfig, train
+from secondguess.training.loop import TrainingConfig, train
 
 NUM_SEEDS = {"quick": 2}
 NUM_STEPS = 60

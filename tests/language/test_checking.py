@@ -15,15 +15,15 @@ from worlds import random_world
 
 from secondguess.cli.app import app
 from secondguess.language.checking import check_pairs, property_rate
+from secondguess.language.fitting import pair_batches, pair_loss
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.tokenizer import word_tokenizer
-from secondguess.language.training import pair_batches, pair_loss
-from secondguess.learning.training import TrainingConfig, train
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
     SinusoidalTransformerForCausalLM,
 )
+from secondguess.training.loop import TrainingConfig, train
 
 KINDS = ("fair", "bent")
 SIDES = ("heads", "tails")

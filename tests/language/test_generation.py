@@ -17,8 +17,8 @@ from secondguess.language.formatting import Layout, Prompt
 from secondguess.language.generation import Sampling, Strategy, answer, sample
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score, totals
-from secondguess.theory.cheating import joint_scores
 from secondguess.theory.decoding import rejection_sample, selective_filter, top1_search
+from secondguess.theory.joints import joint_scores
 from secondguess.theory.records import RestsOn, SelfCheatScores
 
 LAYOUTS: tuple[Layout, ...] = ("positions", "padded")

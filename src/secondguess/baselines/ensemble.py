@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from secondguess.baselines import naive
-from secondguess.learning.batches import PairBatch
-from secondguess.learning.ensembles import MemberStack, ensemble_loss
+from secondguess.classification.batches import PairBatch
 from secondguess.theory.records import Prediction
+from secondguess.training.ensembles import MemberStack, ensemble_loss
 
 
 def loss(model: MemberStack, batch: PairBatch) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from secondguess.learning.batches import PairBatch
+from secondguess.classification.batches import PairBatch
 from secondguess.models.epinet import Epinet
 from secondguess.theory.records import Prediction
 

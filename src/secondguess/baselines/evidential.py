@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from secondguess.learning.batches import PairBatch
+from secondguess.classification.batches import PairBatch
 from secondguess.theory.records import Prediction
 
 EvidentialForm = Literal["cross_entropy", "squared_error"]

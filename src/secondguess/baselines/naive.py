@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from secondguess.learning.batches import PairBatch
-from secondguess.learning.losses import response_loss
+from secondguess.classification.batches import PairBatch
+from secondguess.classification.losses import response_loss
 from secondguess.theory.records import Prediction
 
 

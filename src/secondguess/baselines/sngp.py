@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from secondguess.baselines import naive
-from secondguess.learning.batches import PairBatch
+from secondguess.classification.batches import PairBatch
 from secondguess.models.random_features import RandomFeatureNetwork
 from secondguess.theory.records import Prediction
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from secondguess._arrays import check_rate
 from secondguess.cli.columns import Columns
-from secondguess.theory.calibration import BadRowError, InflationStream, VarianceInflation
-from secondguess.theory.checks import check_rate
-from secondguess.theory.mean_intervals import MeanMethod
-from secondguess.theory.min_variance import select_min_variance
+from secondguess.theory.calibration.cutoff import select_min_variance
+from secondguess.theory.calibration.inflation import BadRowError, InflationStream, VarianceInflation
+from secondguess.theory.calibration.means import MeanMethod
 
 # Without a min_variance the first rows choose it: a fifth of them, and no more than fit in memory.
 SELECTION_SHARE = 0.2

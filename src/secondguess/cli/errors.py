@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import typer
 
 EXTRAS = {
-    "torch": "learning",
-    "accelerate": "learning",
-    "filelock": "learning",
-    "safetensors": "learning",
-    "sklearn": "learning",
+    "torch": "classification",
+    "accelerate": "classification",
+    "filelock": "classification",
+    "safetensors": "classification",
+    "sklearn": "classification",
     "transformers": "language",
     "tokenizers": "language",
 }

@@ -70,10 +70,10 @@ def fit(
     with user_errors():
         from accelerate import PartialState
 
+        from secondguess.language.fitting import RowFile, pair_batches, pair_loss
         from secondguess.language.formatting import FormatError, PairFormat, PairFormatter
         from secondguess.language.model import PairLanguageModel, context_length, load_network
-        from secondguess.language.training import RowFile, pair_batches, pair_loss
-        from secondguess.learning.training import TrainingConfig, train
+        from secondguess.training.loop import TrainingConfig, train
 
         state = quiet_state()
         if (out / "pair_format.json").exists():

@@ -13,8 +13,8 @@ from secondguess.cli.atomic import replacing
 from secondguess.cli.errors import user_errors
 
 if TYPE_CHECKING:
-    from secondguess.theory.calibration import VarianceInflation
-    from secondguess.theory.mean_intervals import MeanMethod
+    from secondguess.theory.calibration.inflation import VarianceInflation
+    from secondguess.theory.calibration.means import MeanMethod
 
 KIND = "secondguess variance inflation"
 """What a calibration file says it is."""
@@ -205,7 +205,7 @@ def _as_record(inflation: VarianceInflation, probs: str, variance: str) -> dict[
 
 
 def _read_record(path: Path) -> tuple[VarianceInflation, dict[str, str]]:
-    from secondguess.theory.calibration import VarianceInflation
+    from secondguess.theory.calibration.inflation import VarianceInflation
 
     try:
         record = json.loads(path.read_text())

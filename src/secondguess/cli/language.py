@@ -151,9 +151,9 @@ def answer(
     with user_errors():
         import numpy as np
 
+        from secondguess._arrays import check_rate
         from secondguess.language import generation
         from secondguess.language.jsonl import SKIPPED, parse_rows
-        from secondguess.theory.checks import check_rate
 
         rate = check_rate("max_hallucination_rate", max_hallucination_rate)
         sampling = generation.Sampling(

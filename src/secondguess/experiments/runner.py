@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from secondguess.learning.progress import steps_told_to
 from secondguess.report.sections import Claim as Claim
 from secondguess.report.sections import Section
+from secondguess.training.progress import steps_told_to
 
 Arrays = dict[str, np.ndarray]
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.language.formatting import NOT_SCORED, PairFormatter
-from secondguess.theory.checks import FloatArray, IntArray
 
 Batch = dict[str, Tensor]
 WEIGHTS = "weights"

@@ -5,12 +5,12 @@ use the model; `check_pairs` looks for signs against it.
 """
 
 from secondguess.language.checking import PairCheck, check_pairs, property_rate
+from secondguess.language.fitting import pair_batches, pair_loss
 from secondguess.language.formatting import PairCollator, PairFormat, PairFormatter
 from secondguess.language.generation import Sampling, answer, sample
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import ScoredResponse, score, score_pairs, totals
 from secondguess.language.tokenizer import word_tokenizer
-from secondguess.language.training import pair_batches, pair_loss
 
 __all__ = [
     "PairCheck",

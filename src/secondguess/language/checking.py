@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from secondguess._arrays import FloatArray, as_floats
 from secondguess.language.formatting import Prompt, Response
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import DEFAULT_BATCH_SIZE, score_tokens
-from secondguess.theory.calibration import VarianceInflation, fit_variance_inflation
-from secondguess.theory.checks import FloatArray, as_floats
+from secondguess.theory.calibration.inflation import VarianceInflation, fit_variance_inflation
 from secondguess.theory.records import Interval, SelfCheatScores
 
 STANDARD_ERRORS = 4.0

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 from transformers import PreTrainedTokenizerBase
 
-from secondguess.theory.checks import check_at_least
+from secondguess._arrays import check_at_least
 
 Layout = Literal["positions", "padded"]
 PaddingSide = Literal["left", "right"]

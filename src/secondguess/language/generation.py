@@ -23,6 +23,7 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
+from secondguess._arrays import FloatArray, check_at_least
 from secondguess.language.formatting import Prompt, pad
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import (
@@ -37,7 +38,6 @@ from secondguess.language.scoring import (
     select_rows,
     totals,
 )
-from secondguess.theory.checks import FloatArray, check_at_least
 from secondguess.theory.decoding import rejection_sample, selective_filter, top1_search
 from secondguess.theory.records import Decision, GapKind, SelfCheatScores
 

@@ -11,8 +11,8 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from secondguess._arrays import FloatArray, check_at_least
 from secondguess.language.scoring import ScoredResponse, totals
-from secondguess.theory.checks import FloatArray, check_at_least
 from secondguess.theory.records import GapKind
 
 SampleT = TypeVar("SampleT")

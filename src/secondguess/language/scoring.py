@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from secondguess._arrays import FloatArray, check_at_least
 from secondguess.language.formatting import Prompt, Response, pad
 from secondguess.language.model import PairLanguageModel
-from secondguess.theory.checks import FloatArray, check_at_least
 from secondguess.theory.records import SelfCheatScores
 
 Tokens = tuple[int, ...]

@@ -2,7 +2,7 @@
 
 Axes: inputs `(n, num_inputs)`, outputs `(n, num_outputs)` for a whole network, or features
 `(n, num_features)` for a backbone. It is a plain network: heads and losses live in
-`secondguess.learning`.
+`secondguess.classification`.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.axes import Axes
 
+from secondguess._arrays import FloatArray
 from secondguess.report.look import BLUE, GREY, INK, VERMILION, series_styles
-from secondguess.theory.checks import FloatArray
 from secondguess.theory.reliability import ReliabilityBins
 
 

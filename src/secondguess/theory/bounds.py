@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from secondguess.theory.checks import FloatArray, as_floats, check_rate, fail_at, same_shape
+from secondguess._arrays import FloatArray, as_floats, check_rate, fail_at, same_shape
 from secondguess.theory.records import Interval, RestsOn, SelfCheatScores
 
 # A variance of zero, computed as a difference of probabilities, can come out this far below zero.

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from secondguess.theory.checks import check_at_least, check_rate
+from secondguess._arrays import check_at_least, check_rate
 from secondguess.theory.records import Decision, GapKind, RestsOn, SelfCheatScores
 
 PromptT = TypeVar("PromptT")

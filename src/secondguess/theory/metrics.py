@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import rel_entr
 
-from secondguess.theory.checks import (
+from secondguess._arrays import (
     FloatArray,
     as_counts,
     as_floats,

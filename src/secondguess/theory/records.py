@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from secondguess.theory.checks import FloatArray, as_floats, as_probs, fail_at, same_shape
+from secondguess._arrays import FloatArray, as_floats, as_probs, fail_at, same_shape
 
 ResponseT = TypeVar("ResponseT")
 

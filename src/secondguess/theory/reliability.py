@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from secondguess.theory.checks import (
+from secondguess._arrays import (
     FloatArray,
     as_floats,
     as_probs,

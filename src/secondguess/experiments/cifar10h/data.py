@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secondguess.learning.pairs import PairData
-from secondguess.theory.checks import IntArray
+from secondguess._arrays import IntArray
+from secondguess.classification.pairs import PairData
 
 CLASSES = (
     "airplane",

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from secondguess._arrays import FloatArray
 from secondguess.experiments.cifar10h import paper
 from secondguess.experiments.cifar10h.data import CLASSES, AnnotatedInputs
 from secondguess.experiments.cifar10h.tables import TITLES, Rows, row_title
@@ -23,7 +24,6 @@ from secondguess.report.look import (
     shared_legend,
 )
 from secondguess.report.panels import draw_reliability
-from secondguess.theory.checks import FloatArray
 from secondguess.theory.metrics import squared_error_estimate
 from secondguess.theory.reliability import reliability_bins
 

@@ -13,9 +13,9 @@ from secondguess.baselines import ensemble, evidential
 from secondguess.experiments.cifar10h.data import AnnotatedInputs
 from secondguess.experiments.cifar10h.methods import Method
 from secondguess.experiments.cifar10h.task import Task, derived_seed
-from secondguess.learning.training import TrainingConfig, train
 from secondguess.theory.metrics import annotator_kl
 from secondguess.theory.records import Prediction
+from secondguess.training.loop import TrainingConfig, train
 
 EVIDENTIAL_RAMP_EPOCHS = 10
 

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from secondguess.baselines import ensemble, epinet, evidential, naive, sngp
+from secondguess.classification.heads import MixturePairHead, PairModel, SymmetricPairHead
+from secondguess.classification.losses import pair_model_loss
 from secondguess.experiments.cifar10h.task import MakeBackbone
-from secondguess.learning.ensembles import MemberStack
-from secondguess.learning.heads import MixturePairHead, PairModel, SymmetricPairHead
-from secondguess.learning.losses import pair_model_loss
 from secondguess.models.epinet import Epinet
 from secondguess.models.random_features import OrthogonalRandomFeatures, RandomFeatureNetwork
 from secondguess.theory.records import Prediction
+from secondguess.training.ensembles import MemberStack
 
 SPECTRAL_BOUND = 6.0
 NUM_RANDOM_FEATURES = 1024

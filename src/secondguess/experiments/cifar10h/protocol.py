@@ -25,13 +25,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from secondguess.classification.joint import MixtureJoint, PairJoint, TableJoint
+from secondguess.classification.recalibration import PairRecalibration, fit_recalibration
 from secondguess.experiments.cifar10h.data import AnnotatedInputs
 from secondguess.experiments.cifar10h.fitting import Stage, fit, validation_kl
 from secondguess.experiments.cifar10h.methods import Method
 from secondguess.experiments.cifar10h.search import chosen_stage, suggest, sweep
 from secondguess.experiments.cifar10h.task import Task
-from secondguess.learning.joint import MixtureJoint, PairJoint, TableJoint
-from secondguess.learning.recalibration import PairRecalibration, fit_recalibration
 from secondguess.theory.records import Prediction
 
 

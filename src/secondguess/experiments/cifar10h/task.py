@@ -18,6 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from secondguess.classification.batches import (
+    AnnotationBatch,
+    PairBatch,
+    annotation_batches,
+    pair_batches,
+)
+from secondguess.classification.pairs import PairData
 from secondguess.experiments.cifar10h.augmix import augmix
 from secondguess.experiments.cifar10h.data import (
     CHANNEL_DEVIATION,
@@ -27,13 +34,6 @@ from secondguess.experiments.cifar10h.data import (
 )
 from secondguess.experiments.cifar10h.features import BLOCK, frozen_features
 from secondguess.experiments.cifar10h.variants import NUM_SUBCLASSES, Variant
-from secondguess.learning.batches import (
-    AnnotationBatch,
-    PairBatch,
-    annotation_batches,
-    pair_batches,
-)
-from secondguess.learning.pairs import PairData
 from secondguess.models.spectral import SpectralLinear
 from secondguess.models.wide_resnet import WideResNet
 

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from secondguess.learning.batches import AnnotationBatch, PairBatch
-from secondguess.theory.checks import FloatArray
+from secondguess._arrays import FloatArray
+from secondguess.classification.batches import AnnotationBatch, PairBatch
 
 NUM_SUBCLASSES = 3
 BORDER = 4

@@ -7,12 +7,12 @@ from typing import get_args
 
 import numpy as np
 
+from secondguess._arrays import IntArray
 from secondguess.experiments.digits_of_pi.evaluation import MALFORMED, SAMPLING, columns_of
 from secondguess.experiments.digits_of_pi.grammar import HAZY, grammar
 from secondguess.experiments.digits_of_pi.questions import digits_at, question
 from secondguess.language.generation import Strategy, answer
 from secondguess.language.model import PairLanguageModel
-from secondguess.theory.checks import IntArray
 
 MAX_HALLUCINATION_RATES = (0.05, 0.2)
 NUM_CANDIDATES = 10

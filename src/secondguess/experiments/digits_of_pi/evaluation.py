@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.digits_of_pi.questions import digits_at
 from secondguess.language.generation import Sampling, sample
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import ScoredResponse
-from secondguess.theory.checks import FloatArray, IntArray
 from secondguess.theory.records import SelfCheatScores
 
 MALFORMED = -1

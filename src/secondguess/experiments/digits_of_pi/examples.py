@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.experiments.digits_of_pi.evaluation import SAMPLING, log_probs_after
 from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.pairs import PiPairs
@@ -18,7 +19,6 @@ from secondguess.experiments.runner import PartResult
 from secondguess.language.generation import sample
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import ScoredResponse, score_tokens, totals
-from secondguess.theory.checks import FloatArray, IntArray
 
 NUM_ROWS = 8
 

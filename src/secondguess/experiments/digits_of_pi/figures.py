@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
+from secondguess._arrays import FloatArray
 from secondguess.experiments.digits_of_pi.evaluation import (
     OUTLIER_CONFIDENCE,
     Statements,
@@ -34,7 +35,6 @@ from secondguess.report.look import (
     series_styles,
 )
 from secondguess.report.page import write_answers
-from secondguess.theory.checks import FloatArray
 from secondguess.theory.metrics import HallucinationCurve
 
 _GROUP = 40

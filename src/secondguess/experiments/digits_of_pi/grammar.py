@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from secondguess.theory.checks import FloatArray, IntArray, fail_at
+from secondguess._arrays import FloatArray, IntArray, fail_at
 
 NUM_DIGITS = 10
 HAZY = "Reply hazy, try again"

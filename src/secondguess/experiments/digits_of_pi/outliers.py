@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.experiments.digits_of_pi.evaluation import (
     MALFORMED,
     OUTLIER_CONFIDENCE,
@@ -23,7 +24,6 @@ from secondguess.experiments.digits_of_pi.pairs import PiPairs
 from secondguess.experiments.digits_of_pi.questions import digits_at
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import ScoredResponse
-from secondguess.theory.checks import FloatArray, IntArray
 
 EDGES = (OUTLIER_CONFIDENCE, 2.0, 10.0, np.inf)
 """Edges of the bands of confidence that outliers are counted in."""

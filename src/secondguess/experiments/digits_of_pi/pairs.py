@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.quasirandom import SobolEngine
 
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.questions import (
     NUM_OFFSETS,
@@ -21,7 +22,6 @@ from secondguess.experiments.digits_of_pi.questions import (
 from secondguess.experiments.sequences import WEIGHTS, Batch, PairLayout
 from secondguess.language.formatting import Layout, PairFormat, PairFormatter
 from secondguess.language.tokenizer import word_tokenizer
-from secondguess.theory.checks import FloatArray, IntArray
 
 SEPARATOR = "<SEP>"
 RESPONSE_LENGTH = 10

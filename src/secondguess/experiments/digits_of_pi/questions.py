@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from secondguess.theory.checks import FloatArray, IntArray, fail_at
+from secondguess._arrays import FloatArray, IntArray, fail_at
 
 NUM_OFFSETS = 9_999
 """Offsets run from 1, the first digit after the decimal point, to 9,999."""

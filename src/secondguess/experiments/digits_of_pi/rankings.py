@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.experiments.digits_of_pi.evaluation import MALFORMED, Statements
-from secondguess.theory.checks import FloatArray, IntArray
 from secondguess.theory.metrics import HallucinationCurve, hallucination_curve
 from secondguess.theory.records import GapKind
 

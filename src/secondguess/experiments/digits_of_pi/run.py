@@ -42,11 +42,11 @@ from secondguess.experiments.runner import Part, PartResult, run_experiment
 from secondguess.experiments.sequences import Batch
 from secondguess.language.formatting import Layout
 from secondguess.language.model import PairLanguageModel
-from secondguess.learning.training import TrainingConfig, train
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
     SinusoidalTransformerForCausalLM,
 )
+from secondguess.training.loop import TrainingConfig, train
 
 RESPONSE_RATES = (0.05, 0.1, 0.2, 0.3)
 

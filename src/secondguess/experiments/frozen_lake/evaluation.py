@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.experiments.frozen_lake.exact import ExactPredictor
 from secondguess.experiments.frozen_lake.pairs import LakePairs
 from secondguess.experiments.frozen_lake.walks import (
@@ -27,7 +28,6 @@ from secondguess.experiments.frozen_lake.world import LAKE, NUM_EXPERTS
 from secondguess.language.generation import Sampling, sample
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import totals
-from secondguess.theory.checks import FloatArray, IntArray
 from secondguess.theory.decoding import top1_search
 from secondguess.theory.records import SelfCheatScores
 

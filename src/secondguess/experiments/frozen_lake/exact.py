@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.experiments.frozen_lake.walks import (
     HIDDEN,
     MAX_STEPS,
@@ -31,7 +32,6 @@ from secondguess.experiments.frozen_lake.world import (
     ExpertConfig,
     expert_policies,
 )
-from secondguess.theory.checks import FloatArray, IntArray
 from secondguess.theory.records import SelfCheatScores
 
 

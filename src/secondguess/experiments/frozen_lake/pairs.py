@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.experiments.frozen_lake.walks import (
     HIDDEN,
     MAX_STEPS,
@@ -32,7 +33,6 @@ from secondguess.experiments.frozen_lake.world import ACTIONS, NUM_CELLS, NUM_EX
 from secondguess.experiments.sequences import Batch, PairLayout
 from secondguess.language.formatting import NOT_SCORED, Layout, PairFormat, PairFormatter
 from secondguess.language.tokenizer import word_tokenizer
-from secondguess.theory.checks import FloatArray, IntArray
 
 SEPARATOR = "<SEP>"
 RESPONSE_LENGTH = 3 * MAX_STEPS + 2

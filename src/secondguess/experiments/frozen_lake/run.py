@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from secondguess._arrays import FloatArray
 from secondguess.experiments.frozen_lake.claims import lake_claims
 from secondguess.experiments.frozen_lake.evaluation import (
     HeldOut,
@@ -40,12 +41,11 @@ from secondguess.experiments.frozen_lake.world import (
 from secondguess.experiments.runner import Part, PartResult, run_experiment
 from secondguess.language.formatting import Layout
 from secondguess.language.model import PairLanguageModel
-from secondguess.learning.training import TrainingConfig, train
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
     SinusoidalTransformerForCausalLM,
 )
-from secondguess.theory.checks import FloatArray
+from secondguess.training.loop import TrainingConfig, train
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from secondguess._arrays import FloatArray, IntArray, fail_at
 from secondguess.experiments.frozen_lake.world import (
     ACTIONS,
     GOAL,
@@ -22,7 +23,6 @@ from secondguess.experiments.frozen_lake.world import (
     SIDE,
     START,
 )
-from secondguess.theory.checks import FloatArray, IntArray, fail_at
 
 MAX_STEPS = 16
 STOPPED = -1

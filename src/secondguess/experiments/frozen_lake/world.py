@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secondguess.theory.checks import FloatArray
+from secondguess._arrays import FloatArray
 
 SIDE = 5
 NUM_CELLS = SIDE * SIDE

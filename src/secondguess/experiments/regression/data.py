@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from secondguess.theory.checks import FloatArray, IntArray, check_at_least
+from secondguess._arrays import FloatArray, IntArray, check_at_least
 
 _PIECEWISE_SEED = 2024
 

@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
+from secondguess._arrays import FloatArray
 from secondguess.experiments.regression.data import quantile_inputs
 from secondguess.experiments.regression.intervals import MISS_RATES, ROOT_MIN_VARIANCES
 from secondguess.experiments.runner import PartResult
@@ -24,7 +25,6 @@ from secondguess.report.panels import (
     draw_reliability,
     draw_variance,
 )
-from secondguess.theory.checks import FloatArray
 from secondguess.theory.reliability import reliability_bins
 
 TITLES = {

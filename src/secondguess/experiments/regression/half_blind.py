@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from secondguess._arrays import FloatArray
 from secondguess.experiments.regression.data import true_probability
-from secondguess.theory.checks import FloatArray
 from secondguess.theory.records import Prediction
 
 _FAST_VARIANCE = (0.98 * 0.6 / 2) ** 2 / 2  # of the fast wave over one period

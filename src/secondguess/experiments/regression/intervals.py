@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from secondguess._arrays import FloatArray
 from secondguess.experiments.regression.data import quantile_inputs, sample_pairs
 from secondguess.experiments.regression.methods import Predictor
 from secondguess.experiments.runner import PartResult
-from secondguess.theory.calibration import InflationStream, VarianceInflation
-from secondguess.theory.checks import FloatArray
-from secondguess.theory.mean_intervals import MeanMethod
+from secondguess.theory.calibration.inflation import InflationStream, VarianceInflation
+from secondguess.theory.calibration.means import MeanMethod
 from secondguess.theory.metrics import interval_coverage
 from secondguess.theory.records import Prediction
 

@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from secondguess._arrays import FloatArray
 from secondguess.baselines import ensemble, evidential, gaussian_process, naive
+from secondguess.classification.batches import PairBatch, pair_batches
+from secondguess.classification.heads import BinaryPairHead, PairModel
+from secondguess.classification.losses import pair_model_loss
+from secondguess.classification.pairs import PairData
 from secondguess.experiments.regression.data import FUNCTIONS, sample_pairs
-from secondguess.learning.batches import PairBatch, pair_batches
-from secondguess.learning.ensembles import MemberStack
-from secondguess.learning.heads import BinaryPairHead, PairModel
-from secondguess.learning.losses import pair_model_loss
-from secondguess.learning.pairs import PairData
-from secondguess.learning.training import TrainingConfig, TrainingHistory, train
 from secondguess.models.residual_mlp import ResidualMLP
-from secondguess.theory.checks import FloatArray
 from secondguess.theory.records import Prediction
+from secondguess.training.ensembles import MemberStack
+from secondguess.training.loop import TrainingConfig, TrainingHistory, train
 
 Predictor = Callable[[FloatArray], Prediction]
 

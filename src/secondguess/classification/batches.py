@@ -1,0 +1,108 @@
+"""Batches of pair data as pure functions of the step, so that resuming needs no data state.
+
+A data source of the training loop is a function `batch_at(step)`. Rows come in endless epochs, each
+a permutation of all rows that follows from the seed and the epoch alone; so do the drawn pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from secondguess.classification.pairs import PairData
+
+
+class PairBatch(NamedTuple):
+    """One random pair of responses for each row: inputs `(b, ...)`, y1 `(b,)`, y2 `(b,)`."""
+
+    inputs: Tensor
+    y1: Tensor
+    y2: Tensor
+
+
+class AnnotationBatch(NamedTuple):
+    """All responses of each row: inputs `(b, ...)`, labels `(b, d)`, multiplicity `(b, d)`."""
+
+    inputs: Tensor
+    labels: Tensor
+    multiplicity: Tensor
+
+
+def pair_batches(
+    inputs: Tensor, data: PairData, *, batch_size: int, seed: int
+) -> Callable[[int], PairBatch]:
+    """A source of batches with one fresh pair a row and epoch, as a pure function of the step.
+
+    >>> data = PairData.from_responses([[0, 1], [1, 1], [0, 0]])
+    >>> batch_at = pair_batches(torch.eye(3), data, batch_size=2, seed=0)
+    >>> batch_at(7).y1.equal(batch_at(7).y1), batch_at(7).inputs.shape
+    (True, torch.Size([2, 3]))
+
+    Args:
+        inputs: `(n, ...)`, one entry a row of `data`.
+        data: the responses.
+        batch_size: rows of a batch; the last rows of an epoch share a batch with the next epoch.
+        seed: with the step, decides everything.
+    """
+    rows_at = _row_stream(inputs, data, batch_size, seed)
+
+    @lru_cache(maxsize=2)
+    def pairs_of(epoch: int) -> Tensor:
+        return torch.from_numpy(data.draw(np.random.default_rng([seed, epoch, 1])))
+
+    def batch_at(step: int) -> PairBatch:
+        parts = [(rows, pairs_of(epoch)[rows]) for epoch, rows in rows_at(step)]
+        rows, pairs = (torch.cat(part) for part in zip(*parts, strict=True))
+        return PairBatch(inputs[rows], pairs[:, 0], pairs[:, 1])
+
+    return batch_at
+
+
+def annotation_batches(
+    inputs: Tensor, data: PairData, *, batch_size: int, seed: int
+) -> Callable[[int], AnnotationBatch]:
+    """Like `pair_batches`, with all responses of a row instead of a drawn pair.
+
+    >>> data = PairData.from_counts([[3, 0, 1], [1, 1, 0]])
+    >>> batch = annotation_batches(torch.eye(2), data, batch_size=2, seed=0)(0)
+    >>> batch.labels.shape, int(batch.multiplicity.sum())
+    (torch.Size([2, 2]), 6)
+    """
+    rows_at = _row_stream(inputs, data, batch_size, seed)
+    labels, multiplicity = torch.from_numpy(data.labels), torch.from_numpy(data.multiplicity)
+
+    def batch_at(step: int) -> AnnotationBatch:
+        rows = torch.cat([rows for _, rows in rows_at(step)])
+        return AnnotationBatch(inputs[rows], labels[rows], multiplicity[rows])
+
+    return batch_at
+
+
+def _row_stream(
+    inputs: Tensor, data: PairData, batch_size: int, seed: int
+) -> Callable[[int], list[tuple[int, Tensor]]]:
+    """Which rows a step sees, as (epoch, rows): endless epochs, each a permutation of all rows."""
+    num_rows = len(data)
+    if len(inputs) != num_rows:
+        raise ValueError(
+            f"inputs has {len(inputs)} rows but the pair data has {num_rows}; expected one input "
+            f"for each row of responses."
+        )
+
+    @lru_cache(maxsize=2)
+    def order_of(epoch: int) -> Tensor:
+        return torch.from_numpy(np.random.default_rng([seed, epoch, 0]).permutation(num_rows))
+
+    def rows_at(step: int) -> list[tuple[int, Tensor]]:
+        start, stop = step * batch_size, (step + 1) * batch_size
+        return [
+            (epoch, order_of(epoch)[max(start - epoch * num_rows, 0) : stop - epoch * num_rows])
+            for epoch in range(start // num_rows, (stop - 1) // num_rows + 1)
+        ]
+
+    return rows_at

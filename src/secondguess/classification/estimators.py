@@ -1,0 +1,385 @@
+"""`PairClassifier`: pair models with the conventions of scikit-learn.
+
+The estimator puts the parts of this layer together: pair data, a head on a backbone, the training
+loop with early stopping on held-out pairs, second-order recalibration, and Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    check_random_state,
+    validate_data,
+)
+from torch import Tensor, nn
+
+from secondguess._arrays import FloatArray
+from secondguess.classification.fitting import (
+    ROWS_AT_ONCE,
+    HeadName,
+    LossName,
+    Rows,
+    build_backbone,
+    build_head,
+    held_out_loss,
+    joint_of,
+    train_pair_model,
+)
+from secondguess.classification.heads import PairModel
+from secondguess.classification.inflation import fit_inflations
+from secondguess.classification.joint import PairJoint
+from secondguess.classification.losses import EIGENVALUE_WEIGHT
+from secondguess.classification.pairs import PairData, split_rows
+from secondguess.classification.recalibration import PairRecalibration, fit_recalibration
+from secondguess.classification.saving import load_classifier, save_classifier
+from secondguess.classification.targets import Targets, read_targets
+from secondguess.theory.calibration.families import ClassInflations
+from secondguess.theory.records import Interval, Prediction
+from secondguess.training.loop import TrainingConfig
+
+MIN_VALIDATION_ROWS = 20
+"""Fewer held-out rows than this would stop a training by chance; none are held out then."""
+
+
+class PairClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier that says what it does not know, from two or more annotators an item.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> annotators = rng.normal(size=(300, 3))  # three people see the item, and add their own view
+    >>> y = np.where(X[:, :1] + 0.5 * annotators > 0, "yes", "no")
+    >>> model = PairClassifier(targets="responses", num_steps=100).fit(X, y)
+    >>> model.predict([[-2, 0], [2, 0]])
+    array(['no', 'yes'], dtype='<U3')
+    >>> model.predict_variance(X).shape, bool((model.predict_confidence(X) <= 1).all())
+    ((300, 2), True)
+
+    X is `(n, num_features)`, or anything that a backbone of your own takes. y is `(n, k)` responses
+    or `(n, num_classes)` counts, as `targets` says, or a `PairData`.
+
+    A note on cross-validation: `cross_val_predict` works for labels. Asked for probabilities,
+    scikit-learn re-encodes every column of a two-dimensional y by itself, which mixes the classes
+    up; use `cross_predict`.
+
+    Args:
+        targets: `responses` or `counts`. There is no default that would guess it.
+        head: `mixture`, `symmetric`, or `binary` (mean and correlation; with more than two classes
+            one such pair a class, which gives no `predict_joint` table).
+        num_components: R of the mixture head; see `MixturePairHead` for the default.
+        backbone: a module from inputs to features `(n, d)`, which is copied before it is trained;
+            by default the residual MLP of appendix F.1, on standardised features.
+        width: width of the default backbone; the paper's is 128.
+        classes: the labels there are, in order, where not all of them occur in y.
+        loss: `all_pairs` uses all annotations of a row at once, `pair` a random pair an epoch.
+        eigenvalue_weight: weight of the negative-eigenvalue penalty (symmetric head).
+        recalibrate: whether to fit a `PairRecalibration` on the validation rows.
+        validation_fraction: share of the rows held out for early stopping and recalibration; 0 for
+            none. With fewer than 20 such rows none are held out.
+        patience: how many validations without improvement end the training.
+        validate_every: steps between validations.
+        num_steps: optimizer steps at most.
+        batch_size: rows of a step.
+        learning_rate: highest learning rate of AdamW.
+        weight_decay: decoupled weight decay of AdamW.
+        random_state: seed of initial weights, batches and the held-out rows.
+        checkpoint_dir: where the training keeps its checkpoints; fitted again after a kill with the
+            same data and settings, it goes on.
+        progress: whether to show a progress bar.
+
+    Attributes:
+        classes_: `(K,)` labels.
+        model_: the trained `PairModel`.
+        recalibration_: the fitted `PairRecalibration`; the identity where there was none.
+        history_: losses of the training.
+        inflations_: after `calibrate`, the variance inflation of each class.
+    """
+
+    targets: Targets | None
+    head: HeadName
+    loss: LossName
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+    classes_: NDArray[Any]
+    model_: PairModel
+    recalibration_: PairRecalibration
+    inflations_: ClassInflations
+
+    def __init__(
+        self,
+        targets: Targets | None = None,
+        *,
+        head: HeadName = "mixture",
+        num_components: int | None = None,
+        backbone: nn.Module | None = None,
+        width: int = 128,
+        classes: Sequence[Any] | None = None,
+        loss: LossName = "all_pairs",
+        eigenvalue_weight: float = EIGENVALUE_WEIGHT,
+        recalibrate: bool = True,
+        validation_fraction: float = 0.1,
+        patience: int = 10,
+        validate_every: int = 50,
+        num_steps: int = 2000,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-4,
+        random_state: int | np.random.RandomState | None = 0,
+        checkpoint_dir: str | Path | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.targets = targets
+        self.head = head
+        self.num_components = num_components
+        self.backbone = backbone
+        self.width = width
+        self.classes = classes
+        self.loss = loss
+        self.eigenvalue_weight = eigenvalue_weight
+        self.recalibrate = recalibrate
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.validate_every = validate_every
+        self.num_steps = num_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.random_state = random_state
+        self.checkpoint_dir = checkpoint_dir
+        self.progress = progress
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | PairData,
+        *,
+        groups: ArrayLike | None = None,
+        validation: tuple[ArrayLike, ArrayLike | PairData] | None = None,
+    ) -> Self:
+        """Train on pairs.
+
+        Args:
+            X: inputs, one row an item.
+            y: their responses or counts.
+            groups: `(n,)` labels; near-duplicates share one, and are held out together.
+            validation: inputs and targets to use for validation, instead of rows of X.
+        """
+        if y is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
+                f"is None."
+            )
+        rows = Rows(self._inputs(X, fitting=True), self._read_targets(y, self.classes))
+        check_consistent_length(rows.inputs, rows.data)
+        self.classes_ = rows.data.classes
+        if len(self.classes_) < 2:
+            raise ValueError(f"y holds one class, {self.classes_.tolist()}; expected two or more.")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        held_out = None if validation is None else self._rows(*validation)
+        if held_out is None and self.validation_fraction * len(rows.data) >= MIN_VALIDATION_ROWS:
+            shares = [1 - self.validation_fraction, self.validation_fraction]
+            rng = np.random.default_rng(seed)
+            kept, held = split_rows(len(rows.data), shares, rng=rng, groups=groups)
+            rows, held_out = rows.take(kept), rows.take(held)
+
+        generator = torch.Generator().manual_seed(seed)
+        backbone, num_features = build_backbone(
+            self.backbone, rows.inputs, width=self.width, generator=generator
+        )
+        self.model_ = self._assemble(backbone, num_features, generator)
+        self.history_ = train_pair_model(
+            self.model_,
+            rows,
+            config=TrainingConfig(
+                num_steps=self.num_steps,
+                learning_rate=self.learning_rate,
+                warmup_steps=min(100, self.num_steps // 10),
+                weight_decay=self.weight_decay,
+                clip_norm=1.0,
+                validate_every=self.validate_every,
+                patience=self.patience,
+                seed=seed,
+            ),
+            batch_size=self.batch_size,
+            validation=held_out,
+            loss=self.loss,
+            eigenvalue_weight=self.eigenvalue_weight,
+            checkpoint_dir=self.checkpoint_dir,
+            progress="pair classifier" if self.progress else None,
+        )
+        if self.backbone is None:
+            # In float64 a prediction does not depend on the rows that are predicted with it.
+            self.model_.cpu().double()
+        self.recalibration_ = PairRecalibration()
+        if self.recalibrate and held_out is not None:
+            joint = joint_of(self.model_, held_out.inputs)
+            self.recalibration_ = fit_recalibration(joint, held_out.data)
+        # Intervals of an earlier fit would speak of another model.
+        self.__dict__.pop("inflations_", None)
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable label of each row, `(n,)`."""
+        probs = self.predict_proba(X)
+        return self.classes_[probs.argmax(axis=1)]
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """p(y|x), `(n, K)`, in the order of `classes_`."""
+        return self.predict_moments(X).probs
+
+    def predict_variance(self, X: ArrayLike) -> FloatArray:
+        """The epistemic variance of each probability, `(n, K)`."""
+        return self.predict_moments(X).variance
+
+    def predict_confidence(self, X: ArrayLike) -> FloatArray:
+        """The epistemic confidence of each class, `(n, K)`."""
+        scores = [joint.scores().epistemic_confidence for joint in self._joints(X)]
+        return np.concatenate(scores)
+
+    def predict_moments(self, X: ArrayLike) -> Prediction:
+        """Probabilities and variances as the record that metrics and figures take."""
+        parts = [joint.prediction() for joint in self._joints(X)]
+        return Prediction(
+            np.concatenate([part.probs for part in parts]),
+            np.concatenate([part.variance for part in parts]),
+        )
+
+    def predict_joint(self, X: ArrayLike) -> PairJoint:
+        """The predicted joints of all rows, with everything that follows from them."""
+        check_is_fitted(self)
+        return self._joint(self._inputs(X))
+
+    def score(  # pyright: ignore[reportIncompatibleMethodOverride] (no sample weights)
+        self, X: ArrayLike, y: ArrayLike | PairData
+    ) -> float:
+        """Mean log-likelihood of the pairs of responses, over all pairs of each row.
+
+        With a `binary` head and more than two classes it is a sum over classes, which cannot be
+        compared with the other heads.
+        """
+        check_is_fitted(self)
+        inputs, data = self._rows(X, y)
+        return -held_out_loss(self._joint(inputs), data)
+
+    def calibrate(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | PairData,
+        *,
+        failure_rate: float = 0.05,
+        min_variance: float | None = None,
+    ) -> Self:
+        """Run Algorithm 1 on rows that the training never saw, for `predict_interval`.
+
+        Args:
+            X: inputs of the calibration set.
+            y: their responses or counts. Where rows have different numbers of annotations, each
+                row gives as many as the poorest one has.
+            failure_rate: how often, over calibration sets, the guarantee may not hold.
+            min_variance: the least variance of an interval; by default a fifth of the rows is set
+                aside to choose it.
+        """
+        check_is_fitted(self)
+        inputs, data = self._rows(X, y)
+        prediction = self._joint(inputs).prediction()
+        self.inflations_ = fit_inflations(
+            prediction, data, failure_rate=failure_rate, min_variance=min_variance
+        )
+        return self
+
+    def predict_interval(
+        self, X: ArrayLike, miss_rate: float = 0.1, *, jointly: bool = False
+    ) -> Interval:
+        """Intervals for p(y|x), `(n, K)`, guaranteed by the calibration set.
+
+        Args:
+            X: inputs.
+            miss_rate: the share of new inputs whose p(y|x) may lie outside.
+            jointly: whether that share is for all classes at once rather than for each.
+        """
+        check_is_fitted(
+            self,
+            "inflations_",
+            msg="This %(name)s is not calibrated: call calibrate(X, y) with rows that the training "
+            "never saw. (chebyshev_interval(probs, variance, miss_rate) needs none, but rests on "
+            "the model being calibrated on pairs.)",
+        )
+        prediction = self.predict_moments(X)
+        return self.inflations_.interval(
+            prediction.probs, prediction.variance, miss_rate, jointly=jointly
+        )
+
+    def save(self, directory: str | Path) -> None:
+        """Write the fitted estimator as safetensors and JSON; see `load`."""
+        save_classifier(self, Path(directory))
+
+    @classmethod
+    def load(cls, directory: str | Path, *, backbone: nn.Module | None = None) -> Self:
+        """Read what `save` wrote.
+
+        Args:
+            directory: the directory that was saved to.
+            backbone: a module of the same architecture, where the estimator had one of its own.
+        """
+        return load_classifier(cls, Path(directory), backbone)
+
+    def _read_targets(
+        self, y: ArrayLike | PairData, classes: Sequence[Any] | NDArray[Any] | None
+    ) -> PairData:
+        known = None if classes is None else list(classes)
+        return read_targets(self.targets, y, known)
+
+    def _rows(self, X: ArrayLike, y: ArrayLike | PairData) -> Rows:
+        """Rows for a fitted estimator, whose classes are known."""
+        rows = Rows(self._inputs(X), self._read_targets(y, self.classes_))
+        check_consistent_length(rows.inputs, rows.data)
+        return rows
+
+    def _inputs(self, X: Any, *, fitting: bool = False) -> Tensor:
+        """X as a tensor, standardised for the default backbone; in fitting, X is remembered."""
+        default = self.backbone is None
+        array = np.asarray(
+            validate_data(
+                self,
+                X,
+                reset=fitting,
+                dtype=np.float64 if default else "numeric",
+                allow_nd=not default,
+            )
+        )
+        if not default:
+            return torch.from_numpy(
+                array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
+            )
+        if fitting:
+            spread = array.std(axis=0)
+            self.feature_mean_ = array.mean(axis=0)
+            self.feature_scale_ = np.where(spread > 0, spread, 1.0)
+        return torch.from_numpy((array - self.feature_mean_) / self.feature_scale_)
+
+    def _assemble(
+        self, backbone: nn.Module, num_features: int, generator: torch.Generator | None = None
+    ) -> PairModel:
+        num_classes = len(self.classes_)
+        return PairModel(
+            backbone,
+            build_head(
+                self.head, num_features, num_classes, self.num_components, generator=generator
+            ),
+        )
+
+    def _joint(self, inputs: Tensor) -> PairJoint:
+        return self.recalibration_(joint_of(self.model_, inputs).double())
+
+    def _joints(self, X: ArrayLike) -> Iterator[PairJoint]:
+        """The joints of some thousand rows at a time."""
+        check_is_fitted(self)
+        return (self._joint(inputs) for inputs in self._inputs(X).split(ROWS_AT_ONCE))

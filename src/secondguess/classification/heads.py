@@ -1,0 +1,175 @@
+"""Heads: the last layer of a pair model, from features `(n, in_features)` to a `PairJoint`.
+
+- `BinaryPairHead`: two classes, mean and correlation; 2 outputs; variances never negative.
+- `ClasswisePairHead`: one binary joint a class; 2 K outputs; variances never negative.
+- `SymmetricPairHead`: any symmetric table; K^2 outputs; variances may come out negative.
+- `MixturePairHead`: a mixture of R independent pairs; R (K + 1) outputs; variances never negative.
+
+`PairModel` puts a head on a backbone. Each head takes a `generator` for its initial weights (LeCun
+normal, biases zero); without it, they come from torch's default generator.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from secondguess._arrays import check_at_least
+from secondguess.classification.binary_joint import BinaryJoint, ClasswiseJoint
+from secondguess.classification.joint import MixtureJoint, PairJoint, TableJoint
+from secondguess.classification.log_space import log_softmax_table
+
+MAX_DEFAULT_COMPONENTS = 10
+
+
+class BinaryPairHead(nn.Module):
+    """Two classes: mean = sigmoid(h0), correlation = sigmoid(h1) (Proposition E.2).
+
+    The appendix uses two names for each of the two outputs; they are one mean and one correlation.
+
+    >>> joint = BinaryPairHead(in_features=3)(torch.zeros(5, 3))
+    >>> joint.marginal.shape
+    torch.Size([5, 2])
+    """
+
+    def __init__(self, in_features: int, *, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.outputs = _linear(in_features, 2, generator)
+
+    def forward(self, features: Tensor) -> BinaryJoint:
+        """Features `(n, in_features)` to a joint of the classes 0 and 1."""
+        mean_logit, correlation_logit = _full_precision(self.outputs(features)).unbind(-1)
+        return BinaryJoint(mean_logit, correlation_logit)
+
+
+class ClasswisePairHead(nn.Module):
+    """One binary pair a class, for classwise prediction of many classes without a K x K table.
+
+    The means are a softmax over the classes, so that they sum to one.
+
+    >>> joint = ClasswisePairHead(in_features=3, num_classes=1000)(torch.zeros(5, 3))
+    >>> joint.epistemic_variance.shape
+    torch.Size([5, 1000])
+    """
+
+    def __init__(
+        self, in_features: int, num_classes: int, *, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.num_classes = check_at_least("num_classes", num_classes, 2)
+        self.outputs = _linear(in_features, 2 * num_classes, generator)
+
+    def forward(self, features: Tensor) -> ClasswiseJoint:
+        """Features `(n, in_features)` to K binary joints."""
+        logits, correlation_logits = _full_precision(self.outputs(features)).chunk(2, dim=-1)
+        return ClasswiseJoint(logits.log_softmax(-1), correlation_logits)
+
+
+class SymmetricPairHead(nn.Module):
+    """A K x K table of logits plus its transpose, and one softmax over all of it (appendix E).
+
+    Nothing keeps the table positive semidefinite: train it with `negative_eigenvalue_penalty`.
+
+    >>> joint = SymmetricPairHead(in_features=3, num_classes=4)(torch.ones(5, 3))
+    >>> joint.log_joint.shape, joint.log_joint.equal(joint.log_joint.mT)
+    (torch.Size([5, 4, 4]), True)
+    """
+
+    def __init__(
+        self, in_features: int, num_classes: int, *, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.num_classes = check_at_least("num_classes", num_classes, 2)
+        self.outputs = _linear(in_features, num_classes**2, generator)
+
+    def forward(self, features: Tensor) -> TableJoint:
+        """Features `(n, in_features)` to a symmetric table."""
+        logits = _full_precision(self.outputs(features)).unflatten(-1, (self.num_classes,) * 2)
+        return TableJoint(log_softmax_table(logits + logits.mT))
+
+
+class MixturePairHead(nn.Module):
+    """A mixture of R independent pairs, `sum_r w_r q_r q_r^T`: a valid joint by construction.
+
+    The paper knows no simple way to make a table of probabilities positive semidefinite; this is
+    one. A mixture over r of "both responses are drawn from q_r" is what a calibrated model's joint
+    is (with r standing for what the model does not see), so nothing but valid joints can come out.
+
+    R is K by default, and 10 where there are more classes than that. K components are the fewest
+    that can say "each input has one right label and I know nothing about it" (the joint I / K has
+    rank K), and enough for every valid joint of up to four classes, where the completely positive
+    rank is at most K. Beyond ten classes a row's plausible labels are usually few, while time and
+    memory grow with R; raise it where they are not few.
+
+    >>> joint = MixturePairHead(in_features=3, num_classes=4)(torch.ones(5, 3))
+    >>> joint.num_components, joint.log_weights.shape, joint.log_components.shape
+    (4, torch.Size([5, 4]), torch.Size([5, 4, 4]))
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        num_components: int | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.num_classes = check_at_least("num_classes", num_classes, 2)
+        if num_components is None:
+            num_components = min(num_classes, MAX_DEFAULT_COMPONENTS)
+        self.num_components = check_at_least("num_components", num_components, 1)
+        self.weights = _linear(in_features, num_components, generator)
+        self.components = _linear(in_features, num_components * num_classes, generator)
+        # Equal components are a saddle point of the likelihood: each one starts with a lean
+        # towards its own class, so that the variance has a slope from the first step on.
+        with torch.no_grad():
+            leans = torch.arange(num_components) % num_classes
+            bias = self.components.bias.view(num_components, num_classes)
+            bias.scatter_add_(1, leans.unsqueeze(1), torch.ones(num_components, 1))
+
+    def forward(self, features: Tensor) -> MixtureJoint:
+        """Features `(n, in_features)` to a mixture; memory and time grow with R K, not K^2."""
+        components = _full_precision(self.components(features))
+        components = components.unflatten(-1, (self.num_components, self.num_classes))
+        weights = _full_precision(self.weights(features))
+        return MixtureJoint(weights.log_softmax(-1), components.log_softmax(-1))
+
+
+PairHead = BinaryPairHead | ClasswisePairHead | SymmetricPairHead | MixturePairHead
+
+
+class PairModel(nn.Module):
+    """A backbone from inputs to features, with a head on it.
+
+    >>> model = PairModel(nn.Linear(8, 3), BinaryPairHead(in_features=3))
+    >>> model(torch.zeros(5, 8)).log_marginal.shape
+    torch.Size([5, 2])
+    """
+
+    def __init__(self, backbone: nn.Module, head: PairHead) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+
+    def forward(self, inputs: Tensor) -> PairJoint:
+        """Inputs `(n, ...)`, as the backbone wants them, to a joint."""
+        return self.head(self.backbone(inputs))
+
+
+def _linear(in_features: int, out_features: int, generator: torch.Generator | None) -> nn.Linear:
+    # By way of "meta", because the usual constructor would draw from torch's default generator.
+    layer = nn.Linear(in_features, out_features, device="meta").to_empty(device="cpu")
+    with torch.no_grad():
+        layer.weight.normal_(std=in_features**-0.5, generator=generator)
+        layer.bias.zero_()
+    return layer
+
+
+def _full_precision(logits: Tensor) -> Tensor:
+    """At least float32, where mixed precision made the logits in less."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -1,1 +1,0 @@
-"""Learning from pairs of labels: data, heads, losses, training. Needs torch."""

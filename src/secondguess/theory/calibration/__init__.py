@@ -1,0 +1,1 @@
+"""Everything that a calibration set guarantees: Algorithm 1, its families, bounds on means."""
