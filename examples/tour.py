@@ -41,7 +41,7 @@ def print_scores(scores: sg.SelfCheatScores) -> None:
         print(
             f"{topic:>5} {marginal:>8.3f} {np.exp(scores.log_self_conditional[topic, 0]):>9.3f} "
             f"{scores.epistemic_variance[topic, 0]:>10.4f} {error:>9.4f} "
-            f"{sg.hallucination_bound(scores)[topic, 0]:>7.2f} {1 - share:>12.2f}"
+            f"{sg.hallucination_bound(scores).value[topic, 0]:>7.2f} {1 - share:>12.2f}"
         )
     print(
         "\nIn topic 9 the model knows: peeking at an answer changes nothing, so the variance is 0\n"
@@ -87,7 +87,7 @@ def draw(scores: sg.SelfCheatScores, rates: dict[str, tuple[float, float]], path
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.plot([0, 1], [0, 1], color="0.7", linestyle="--", label="truth = bound")
-    left.plot(sg.hallucination_bound(scores)[:, 0], 1 - SHARES, "o", color="#0072b2")
+    left.plot(sg.hallucination_bound(scores).value[:, 0], 1 - SHARES, "o", color="#0072b2")
     left.set(
         xlabel="bound the model gives, 1 - C",
         ylabel="share of questions where\nthe answer is made up",

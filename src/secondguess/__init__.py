@@ -59,6 +59,7 @@ from secondguess.theory.metrics import (
     squared_error_estimate,
 )
 from secondguess.theory.records import (
+    Bound,
     Decision,
     GapKind,
     Interval,
@@ -80,6 +81,7 @@ __version__ = version("secondguess")
 
 __all__ = [
     "BinInflations",
+    "Bound",
     "BoundedMean",
     "CalibratedLowerBound",
     "ClassInflations",

@@ -105,7 +105,14 @@ def test_answer_writes_what_the_library_decides(
     for found, decision in zip(read_rows(tmp_path / "out.jsonl"), decisions, strict=True):
         assert found["abstained"] == decision.abstained
         assert found["answer"] == (decision.response.text if decision.response else None)
-        assert found["bound"] == decision.bound
+        assert found["gap"] == decision.gap
+        assert found["cut_off"] == decision.cut_off
+        if decision.bound is None:
+            assert found["bound"] is found["rests_on"] is None
+            continue
+        assert found["outside_theorem"] == decision.bound.outside_theorem
+        bound = None if decision.bound.outside_theorem else decision.bound.value
+        assert found["bound"] == bound
         assert found["rests_on"] == "if calibrated on pairs"
 
 

@@ -133,9 +133,10 @@ def test_top1_takes_the_most_probable_that_qualifies():
     gaps = model.scores.confidence_gap("absolute")[0]
     assert gaps[0] > 0.25 > gaps[1]  # the most probable response is not the one
     assert decision.response == 1
-    assert decision.bound == gaps[1]
+    assert decision.bound is not None
+    assert decision.gap == decision.bound.value == gaps[1]
     assert decision.num_candidates == 200
-    assert decision.rests_on is sg.RestsOn.CALIBRATED_PAIRS
+    assert decision.bound.rests_on is sg.RestsOn.CALIBRATED_PAIRS
     assert decision.scores is not None
     assert decision.scores.log_marginal == model.scores.log_marginal[0, 1]
 
@@ -170,6 +171,9 @@ def test_confidence_above_one_is_not_trusted_by_default(decode):
     [careful] = decode(*arguments, max_hallucination_rate=0.1, rng=rng)
     [naive] = decode(*arguments, max_hallucination_rate=0.1, rng=rng, gap="one_minus")
     assert careful.abstained
+    assert naive.gap == -np.inf
+    assert naive.bound is not None
+    assert naive.bound.outside_theorem
     assert not naive.abstained
 
 

@@ -124,3 +124,19 @@ def test_an_unknown_gap_is_refused():
 def test_negative_variance_is_data():
     prediction = sg.Prediction(np.array([0.5]), np.array([-0.1]))
     assert prediction.variance[0] == -0.1
+
+
+def test_a_confidence_above_one_has_a_gap_but_no_bound():
+    scores = sg.SelfCheatScores(np.log([0.4, 0.5, 0.0001]), np.log([0.5, 0.4, 0.0001 / 1.02]))
+    bound = sg.hallucination_bound(scores)
+    assert bound.rests_on is sg.RestsOn.CALIBRATED_PAIRS
+    np.testing.assert_array_equal(bound.outside_theorem, [False, True, True])
+    assert bound.value[0] == pytest.approx(0.2)
+    assert not (bound.value[1:] <= 1).any(), "no rate, however large, is met without a bound"
+    assert str(bound).endswith("if calibrated on pairs; 2 of 3 outside the theorem")
+    assert str(sg.hallucination_bound(scores[1])) == "no bound: outside the theorem"
+
+
+def test_a_confidence_of_one_with_rounding_has_the_bound_zero():
+    scores = sg.SelfCheatScores(np.array([-700.0, -700.0]), np.array([-700.0, -700.0 - 1e-12]))
+    np.testing.assert_array_equal(sg.hallucination_bound(scores).value, 0.0)

@@ -121,20 +121,24 @@ def test_proposition_4_4_the_printed_form_is_false():
 def test_theorem_4_5_hallucination_bound(world: World):
     joint = world.calibrated_joint()
     bound = sg.hallucination_bound(sg.joint_scores(joint))
+    assert not bound.outside_theorem.any()
     for event in events(world, joint):
         for y in range(world.num_classes):
             made_up = world.expectation(world.true_probs[:, y] == 0, event)
-            assert made_up <= world.expectation(bound[:, y], event) + TOLERANCE
+            assert made_up <= world.expectation(bound.value[:, y], event) + TOLERANCE
 
 
 def test_theorem_4_5_is_tight_in_the_two_point_world():
     world = worlds.two_point()
     joint = world.calibrated_joint()
     bound = sg.hallucination_bound(sg.joint_scores(joint))
+    assert not bound.outside_theorem.any()
     for event in events(world, joint):
         for y in range(world.num_classes):
             made_up = world.expectation(world.true_probs[:, y] == 0, event)
-            assert made_up == pytest.approx(world.expectation(bound[:, y], event), abs=TOLERANCE)
+            assert made_up == pytest.approx(
+                world.expectation(bound.value[:, y], event), abs=TOLERANCE
+            )
 
 
 @given(any_world, rates)
@@ -142,7 +146,9 @@ def test_proposition_d_1_lower_bound(world: World, miss_rate: float):
     joint = world.calibrated_joint()
     variance = sg.joint_scores(joint).epistemic_variance
     marginal = sg.joint_marginal(joint)
-    lower = sg.cantelli_lower_bound(marginal, variance, miss_rate)
+    bound = sg.cantelli_lower_bound(marginal, variance, miss_rate)
+    assert bound.rests_on is sg.RestsOn.CALIBRATED_PAIRS
+    lower = bound.value
     two_sided = sg.chebyshev_interval(marginal, variance, miss_rate)
     assert (lower >= two_sided.lower).all()
     for event in events(world, joint):
@@ -210,11 +216,12 @@ class TestMiscalibratedPredictorsBreakTheTheorems:
         world = worlds.two_point()
         scores = sg.joint_scores(world.overconfident_joint())
         unknown = world.groups == 0
+        bound = sg.hallucination_bound(scores)
         made_up = world.expectation(world.true_probs[:, 0] == 0, unknown)
-        assert made_up > world.expectation(sg.hallucination_bound(scores)[:, 0], unknown) + 0.3
+        assert made_up > world.expectation(bound.value[:, 0], unknown) + 0.3
         lower = sg.cantelli_lower_bound(
             np.exp(scores.log_marginal), scores.epistemic_variance, 0.05
-        )
+        ).value
         assert world.expectation(world.true_probs[:, 0] < lower[:, 0] - TOLERANCE, unknown) > 0.05
 
     def test_proposition_4_4(self):
@@ -222,7 +229,8 @@ class TestMiscalibratedPredictorsBreakTheTheorems:
         scores = sg.joint_scores([[0.1, 0.4], [0.4, 0.1]])
         assert (scores.epistemic_confidence > 1).all()
         assert (scores.epistemic_variance < 0).all()
-        assert (sg.hallucination_bound(scores) < 0).all()
+        assert (scores.confidence_gap("one_minus") < 0).all()
+        assert sg.hallucination_bound(scores).outside_theorem.all()
 
     def test_proposition_e_1(self):
         asymmetric = sg.check_joint([[0.5, 0.2], [0.1, 0.2]])

@@ -262,4 +262,6 @@ def _summary(row: Row, response: Row) -> str:
     parts = [f"confidence {shown}", f"cheating {math.fsum(response['cheating']):+.2f} nats"]
     if row.get("bound") is not None:
         parts.append(f"bound {row['bound']:.3f} {row.get('rests_on', '')}")
+    elif row.get("outside_theorem"):
+        parts.append("no bound: the confidence is above 1, outside the theorem")
     return ", ".join(parts)

@@ -17,9 +17,9 @@ from secondguess.cli.rows import (
     SkipOption,
     WindowOption,
     describe,
+    describe_bound,
     load_model,
     model_identity,
-    number,
     quiet_state,
     run_job,
 )
@@ -193,8 +193,7 @@ def answer(
                         **row,
                         "answer": None if given is None else given.text,
                         "abstained": decision.abstained,
-                        "bound": number(decision.bound),
-                        "rests_on": str(decision.rests_on),
+                        **describe_bound(decision),
                         "num_candidates": decision.num_candidates,
                         "response": None if given is None else describe(pair_model, given),
                     }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from secondguess.language.jsonl import Row, Window, WindowedJob
     from secondguess.language.model import PairLanguageModel
     from secondguess.language.scoring import ScoredResponse
+    from secondguess.theory.records import Decision
 
 ModelArgument = Annotated[
     Path, typer.Argument(help="Folder that 'secondguess fit' wrote, or PairLanguageModel.save.")
@@ -88,6 +89,18 @@ def describe(model: PairLanguageModel, response: ScoredResponse) -> Row:
         "token_log_marginal": response.log_marginal.tolist(),
         "token_log_self_conditional": response.log_self_conditional.tolist(),
         "cheating": response.cheating.tolist(),
+    }
+
+
+def describe_bound(decision: Decision[Any]) -> Row:
+    """How sure a decision is, as JSON; a gap outside the theorem is not called a bound."""
+    bound = decision.bound
+    return {
+        "gap": number(decision.gap),
+        "bound": None if bound is None else number(float(bound.value)),
+        "rests_on": None if bound is None else str(bound.rests_on),
+        "outside_theorem": bound is not None and bool(bound.outside_theorem),
+        "cut_off": decision.cut_off,
     }
 
 

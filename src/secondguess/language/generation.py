@@ -155,7 +155,7 @@ def answer(
     >>> from secondguess.language.examples import tiny_pair_model
     >>> model, rng = tiny_pair_model(), np.random.default_rng(0)
     >>> [decision] = answer(model, ["flip"], 0.9, strategy="rejection", rng=rng)
-    >>> decision.abstained, decision.bound <= 0.9, str(decision.rests_on)
+    >>> decision.abstained, decision.gap <= 0.9, str(decision.bound.rests_on)
     (False, True, 'if calibrated on pairs')
 
     Args:

@@ -2,7 +2,8 @@
 
 All of them hold if the pair model is calibrated: then, over the inputs the model cannot tell apart,
 the true p(y|x) is a random variable with mean `probs` and variance `variance`, and the inequalities
-of Chebyshev and Cantelli apply. For bounds that hold without that assumption see `calibration.py`.
+of Chebyshev and Cantelli apply; the records that come back say so. For bounds that hold without
+that assumption see `theory/calibration/`. Arrays may have any shape, one entry per response.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from secondguess._arrays import FloatArray, as_floats, check_rate, fail_at, same_shape
-from secondguess.theory.records import Interval, RestsOn, SelfCheatScores
+from secondguess.theory.records import Bound, Interval, RestsOn, SelfCheatScores
 
 # A variance of zero, computed as a difference of probabilities, can come out this far below zero.
 _ROUNDING = 1e-15
+# A confidence of one, computed from log-probabilities, can come out this far above one.
+_CONFIDENCE_ROUNDING = 1e-9
 
 
 def chebyshev_interval(
@@ -45,31 +48,36 @@ def chebyshev_interval(
     return Interval(mean - radius, mean + radius, rests_on)
 
 
-def cantelli_lower_bound(probs: ArrayLike, variance: ArrayLike, miss_rate: float) -> FloatArray:
+def cantelli_lower_bound(probs: ArrayLike, variance: ArrayLike, miss_rate: float) -> Bound:
     """Proposition D.1: p(y|x) is at least this, except with probability at most `miss_rate`.
 
     probs - sqrt(variance (1/miss_rate - 1)), tighter than the lower end of `chebyshev_interval`
     because nothing is spent on the upper side. Rests on a calibrated pair model.
 
-    >>> cantelli_lower_bound([0.5], [0.0025], miss_rate=0.2)
-    array([0.4])
+    >>> print(cantelli_lower_bound([0.5], [0.0025], miss_rate=0.2))
+    [0.4] if calibrated on pairs
     """
     mean, var = _as_moments(probs, variance)
-    return mean - np.sqrt(var * (1 / check_rate("miss_rate", miss_rate) - 1))
+    lower = mean - np.sqrt(var * (1 / check_rate("miss_rate", miss_rate) - 1))
+    return Bound(lower, RestsOn.CALIBRATED_PAIRS)
 
 
-def hallucination_bound(scores: SelfCheatScores) -> FloatArray:
+def hallucination_bound(scores: SelfCheatScores) -> Bound:
     """Theorem 4.5: the chance that the true p(y|x) is zero is at most 1 - C(y|x).
 
     Averaged over the responses that a decoder gives, this bounds its rate of statistical
     hallucinations, provided that the decoder sees the input only through the model. Rests on a
-    calibrated pair model, which never gives a negative value; another model may, and that is
-    reported as it is. The bound is met with equality where p(y|x) is either zero or one constant.
+    calibrated pair model, which has no confidence above 1; where another model has one, the theorem
+    says nothing and there is no bound, whatever `SelfCheatScores.confidence_gap` makes of it. The
+    bound is met with equality where p(y|x) is either zero or one constant.
 
-    >>> hallucination_bound(SelfCheatScores(np.log([0.5, 0.1]), np.log([0.5, 0.4]))).round(6)
-    array([0.  , 0.75])
+    >>> scores = SelfCheatScores(np.log([0.5, 0.1, 0.5]), np.log([0.5, 0.4, 0.4]))
+    >>> print(hallucination_bound(scores))  # C = 1, 0.25 and 1.25
+    [0.   0.75  nan] if calibrated on pairs; 1 of 3 outside the theorem
     """
-    return scores.confidence_gap("one_minus")
+    gap = scores.confidence_gap("one_minus")
+    value = np.where(gap < -_CONFIDENCE_ROUNDING, np.nan, np.maximum(gap, 0.0))
+    return Bound(value, RestsOn.CALIBRATED_PAIRS)
 
 
 def _as_moments(probs: ArrayLike, variance: ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -14,7 +14,8 @@ from typing import TypeVar
 import numpy as np
 
 from secondguess._arrays import check_at_least, check_rate
-from secondguess.theory.records import Decision, GapKind, RestsOn, SelfCheatScores
+from secondguess.theory.bounds import hallucination_bound
+from secondguess.theory.records import Decision, GapKind, SelfCheatScores
 
 PromptT = TypeVar("PromptT")
 ResponseT = TypeVar("ResponseT", bound=Hashable)
@@ -46,9 +47,9 @@ def selective_filter(
     >>> for decision in selective_filter(
     ...     ["fair", "biased"], sampler, scorer, max_hallucination_rate=0.1, rng=rng
     ... ):
-    ...     print(decision.response, decision.bound)
-    heads 0.0
-    None None
+    ...     print(decision.response, decision.bound, sep=": ")
+    heads: 0.0 if calibrated on pairs
+    None: None
 
     Args:
         prompts: what to answer.
@@ -194,8 +195,8 @@ def _score(scorer, pairs) -> SelfCheatScores:
 
 
 def _answer(response, score: SelfCheatScores, gap: float, num_candidates: int) -> Decision:
-    return Decision(response, score, gap, RestsOn.CALIBRATED_PAIRS, num_candidates)
+    return Decision(response, score, gap, hallucination_bound(score), num_candidates)
 
 
 def _abstain(num_candidates: int) -> Decision:
-    return Decision(None, None, None, RestsOn.CALIBRATED_PAIRS, num_candidates)
+    return Decision(None, None, None, None, num_candidates)

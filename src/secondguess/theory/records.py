@@ -1,9 +1,9 @@
 """The small frozen records that carry numbers from one layer to the next.
 
 `SelfCheatScores` is what every pair model produces for a response; `Prediction` is what every
-method, ours or a baseline, hands to metrics and figures; `Interval` and `Decision` are what users
-get. They hold float64 arrays with one entry a response (the axes are stated in each record) and
-know nothing about the model that made the numbers.
+method, ours or a baseline, hands to metrics and figures; `Bound`, `Interval` and `Decision` are
+what users get, and say what they rest on. They hold float64 arrays with one entry per response (the
+axes are stated in each record) and know nothing about the model that made the numbers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SelfCheatScores:
     array([1. , 0.8])
 
     Attributes:
-        log_marginal: log p(y|x), any shape, one entry a response; `-inf` is allowed.
+        log_marginal: log p(y|x), any shape, one entry per response; `-inf` is allowed.
         log_self_conditional: log p(y|y,x), the probability of the same response a second time, of
             the same shape.
     """
@@ -172,6 +172,45 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """One-sided bounds, one per response, and what they rest on.
+
+    >>> bound = Bound(np.array([0.1, np.nan]), RestsOn.CALIBRATED_PAIRS)
+    >>> bound.outside_theorem
+    array([False,  True])
+    >>> print(bound)
+    [0.1 nan] if calibrated on pairs; 1 of 2 outside the theorem
+    >>> print(Bound(0.1, RestsOn.CALIBRATED_PAIRS))
+    0.1 if calibrated on pairs
+
+    Attributes:
+        value: the bounds, any shape; NaN where the theorem does not apply, so that no comparison
+            with such a bound succeeds.
+        rests_on: the assumption behind them.
+    """
+
+    value: FloatArray
+    rests_on: RestsOn
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", np.asarray(self.value, dtype=np.float64))
+
+    @property
+    def outside_theorem(self) -> NDArray[np.bool_]:
+        """Where the numbers of the model are none that the theorem is about: there is no bound."""
+        return np.isnan(self.value)
+
+    def __str__(self) -> str:
+        outside = self.outside_theorem
+        said = f"{self.value.round(6)} {self.rests_on}"
+        if not outside.any():
+            return said
+        if self.value.ndim == 0:
+            return "no bound: outside the theorem"
+        return f"{said}; {outside.sum()} of {outside.size} outside the theorem"
+
+
+@dataclass(frozen=True, slots=True)
 class Interval:
     """Closed intervals [lower, upper] for true probabilities, and what they rest on.
 
@@ -220,24 +259,29 @@ class Decision(Generic[ResponseT]):
     """What a decoder decided for one prompt.
 
     >>> scores = SelfCheatScores(np.log(0.45), np.log(0.5))
-    >>> answer = Decision("heads", scores, 0.1, RestsOn.CALIBRATED_PAIRS, num_candidates=1)
+    >>> bound = Bound(0.1, RestsOn.CALIBRATED_PAIRS)
+    >>> answer = Decision("heads", scores, gap=0.1, bound=bound, num_candidates=1)
     >>> answer.abstained
     False
 
     Attributes:
         response: the response, or None if the decoder abstained.
         scores: the scores of that response (shape `()`), or None if it abstained.
-        bound: the confidence gap of that response, which bounds the chance that it is a statistical
-            hallucination (Theorem 4.5); None if the decoder abstained.
-        rests_on: what the bound rests on.
+        gap: the confidence gap of that response, by which the decoder judged it; None if it
+            abstained.
+        bound: bounds the chance that the response is a statistical hallucination (Theorem 4.5;
+            shape `()`). It is the gap, unless the confidence is above 1: the gap is no bound there
+            (`bound.outside_theorem`). None if the decoder abstained.
         num_candidates: how many responses were sampled for this prompt.
+        cut_off: whether the response was ended at the length limit, not by the model.
     """
 
     response: ResponseT | None
     scores: SelfCheatScores | None
-    bound: float | None
-    rests_on: RestsOn
+    gap: float | None
+    bound: Bound | None
     num_candidates: int
+    cut_off: bool = False
 
     @property
     def abstained(self) -> bool:
