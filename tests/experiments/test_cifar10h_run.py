@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from secondguess.classification.pairs import PairData
+from secondguess.cli import reproduce
 from secondguess.cli.app import app
 from secondguess.experiments.cifar10h import data, presets, protocol, run, task
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.tables import tables
 from secondguess.experiments.cifar10h.variants import VARIANTS
+from secondguess.experiments.processes import Job, Outcome
 from secondguess.report.reading import read_run
 
 TINY = presets.Preset(
@@ -33,7 +36,6 @@ TINY = presets.Preset(
     ),
     methods=("naive", "ensemble", "cheat"),
     variants=("original", "extra-classes"),
-    num_seeds=2,
     num_pretraining=60,
     num_copies=1,
     width=8,
@@ -123,18 +125,36 @@ def test_a_run_goes_from_images_to_tables(
     assert "original/naive is finished" in capsys.readouterr().out
 
 
+def in_this_process(jobs: Sequence[Job], listener: object) -> list[Outcome]:
+    """As `run_side_by_side`, where the patches of a test hold."""
+    outcomes = []
+    for job in jobs:
+        try:
+            found = [
+                job.run(preset=job.preset, out=job.out, seed=seed, **job.options)
+                for seed in job.seeds
+            ]
+            outcomes.append(Outcome(job=job, directories=tuple(found)))
+        except ValueError as error:
+            outcomes.append(Outcome(job=job, directories=(), error="", mistake=str(error)))
+    return outcomes
+
+
 def test_the_command_runs_the_seeds_of_the_preset_and_prints_the_tables(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cheap = replace(TINY, methods=("naive",), variants=("original",))
     monkeypatch.setitem(presets.PRESETS, "quick", cheap)
+    monkeypatch.setattr(reproduce, "run_side_by_side", in_this_process)
     arguments = ["reproduce", "cifar10h", "--data-dir", str(tiny), "--out", str(tiny / "out")]
     outcome = CliRunner().invoke(app, arguments)
     assert outcome.exit_code == 0, outcome.output
     assert (tiny / "out/cifar10h/quick/seed-1/result.json").exists()
     assert "| Naive NN |" in outcome.output
     assert (tiny / "out/cifar10h/quick/seed-all/result.json").exists()
-    assert CliRunner().invoke(app, [*arguments, "--methods", "psychic"]).exit_code != 0
+    mistaken = CliRunner().invoke(app, [*arguments, "--methods", "psychic"])
+    assert mistaken.exit_code == 2
+    assert "methods has 'psychic'; expected one of naive" in mistaken.output
 
 
 def test_tuning_of_other_settings_is_not_taken_for_ours(tiny: Path) -> None:

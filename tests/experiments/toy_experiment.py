@@ -3,6 +3,8 @@
 Run as a process of its own, like the real ones; files in `out` tell it what to do and what it did.
 """
 
+import json
+import os
 import time
 from functools import partial
 from pathlib import Path
@@ -10,10 +12,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from secondguess.experiments.registry import Experiment
 from secondguess.experiments.runner import Claim, Part, PartResult, run_experiment
 from secondguess.training.loop import TrainingConfig, train
 
-NUM_SEEDS = {"quick": 2}
 NUM_STEPS = 60
 
 
@@ -40,6 +42,25 @@ def run_toy(*, preset: str, out: Path, seed: int) -> Path:
 def run_crash(*, preset: str, out: Path, seed: int) -> Path:
     """An experiment that breaks."""
     raise RuntimeError("the lake has melted")
+
+
+def run_wrong(*, preset: str, out: Path, seed: int) -> Path:
+    """An experiment that was given what it cannot use."""
+    raise ValueError("methods has 'magic'; expected some of none.")
+
+
+def run_threads(*, preset: str, out: Path, seed: int) -> Path:
+    """One seed whose result is the number of threads that torch uses."""
+    out.mkdir(exist_ok=True)
+    threads = {"torch": torch.get_num_threads(), "variable": os.environ["OMP_NUM_THREADS"]}
+    (out / f"threads-{seed}.json").write_text(json.dumps(threads))
+    return out
+
+
+TOY = Experiment(run=run_toy, num_seeds={"quick": 2, "cpu": 2}, independent_seeds=False)
+CRASH = Experiment(run=run_crash, num_seeds={"quick": 1})
+WRONG = Experiment(run=run_wrong, num_seeds={"quick": 1})
+THREADS = Experiment(run=run_threads, num_seeds={"quick": 2})
 
 
 def _note(out: Path, directory: Path, done: object) -> PartResult:

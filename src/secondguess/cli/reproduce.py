@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from secondguess.cli.errors import user_errors
+from secondguess.experiments.processes import Job, Outcome, jobs_of, run_side_by_side
+from secondguess.experiments.registry import EXPERIMENTS
 
 
 class Preset(StrEnum):
@@ -39,7 +43,7 @@ class Function(StrEnum):
 
 Seed = Annotated[int, typer.Option(help="The first seed: of weights, data and samples.")]
 Seeds = Annotated[int | None, typer.Option(help="How many seeds. Default: the preset's.", min=1)]
-Out = Annotated[Path, typer.Option(help="Where results go; a stopped run goes on.")]
+Out = Annotated[Path, typer.Option(help="Where results go; a stopped run resumes.")]
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder of the CIFAR-10H data. Default: SECONDGUESS_DATA.")
 ]
@@ -71,14 +75,34 @@ def everything(
 ) -> None:
     """Reproduce the experiments of the paper: all of them, or the one that is named.
 
-    Without a name: one after the other, then a page with the verdicts, OUT/report.html. The exit
-    code is 0 when every experiment finished, and 1 when one crashed. CIFAR-10H needs its data and
-    is left out without it.
+    Without a name: all of them, side by side on the cores there are, then a page with the verdicts,
+    OUT/report.html. The exit code is 0 when every experiment finished, and 1 when one crashed.
+    CIFAR-10H needs its data and is left out without it.
     """
-    if context.invoked_subcommand is None:
-        from secondguess.cli.reproduce_all import reproduce_everything
+    if context.invoked_subcommand is not None:
+        return
+    options: dict[str, dict[str, Any]] = {name: {} for name in EXPERIMENTS}
+    with user_errors():
+        from secondguess.experiments.cifar10h.data import find_data_dir
 
-        reproduce_everything(preset=preset.value, data_dir=data_dir, out=out, strict=strict)
+        try:
+            options["cifar10h"] = {"data_dir": find_data_dir(data_dir)}
+        except FileNotFoundError as error:
+            options.pop("cifar10h")
+            typer.echo(f"cifar10h is left out: {error}\n")
+        jobs = [
+            job
+            for name, more in options.items()
+            for job in jobs_of(name, EXPERIMENTS[name], preset=preset.value, out=out, **more)
+        ]
+        outcomes = _run(jobs)
+    for outcome in outcomes:
+        _print_verdict(outcome)
+    if any(outcome.directories for outcome in outcomes):
+        from secondguess.report.page import write_report
+
+        typer.echo(f"The page: {write_report(out)}")
+    _conclude(outcomes, strict=strict)
 
 
 def regression(
@@ -105,7 +129,7 @@ def regression(
     strict: Strict = False,
 ) -> None:
     """One-dimensional regression (section 4.2, appendices B and F.1)."""
-    directories = _run_seeds(
+    outcomes = _reproduce(
         "regression",
         preset,
         seed,
@@ -116,7 +140,7 @@ def regression(
         extras=_names(extras),
         num_members=members,
     )
-    _conclude(directories, strict=strict)
+    _conclude(outcomes, strict=strict)
 
 
 def digits_of_pi(
@@ -129,7 +153,7 @@ def digits_of_pi(
     strict: Strict = False,
 ) -> None:
     """Statements about digits of pi (section 5.2, appendices A and F.3)."""
-    _conclude(_run_seeds("digits-of-pi", preset, seed, seeds, out), strict=strict)
+    _conclude(_reproduce("digits-of-pi", preset, seed, seeds, out), strict=strict)
 
 
 def frozen_lake(
@@ -142,7 +166,7 @@ def frozen_lake(
     strict: Strict = False,
 ) -> None:
     """Imitation with an unseen danger (section 5.3, appendices A and F.4)."""
-    _conclude(_run_seeds("frozen-lake", preset, seed, seeds, out), strict=strict)
+    _conclude(_reproduce("frozen-lake", preset, seed, seeds, out), strict=strict)
 
 
 def cifar10h(
@@ -169,7 +193,7 @@ def cifar10h(
     strict: Strict = False,
 ) -> None:
     """Ambiguous images (section 5.1, appendix F.2); prints the tables of the paper."""
-    directories = _run_seeds(
+    outcomes = _reproduce(
         "cifar10h",
         preset,
         seed,
@@ -180,28 +204,50 @@ def cifar10h(
         variants=_names(variants),
         num_copies=copies,
     )
-    from secondguess.experiments.cifar10h.tables import tables
+    # Every seed ends with the summary of all seeds so far; they are one directory.
+    for summary in outcomes[0].directories[-1:]:
+        from secondguess.experiments.cifar10h.tables import tables
 
-    # Every seed ends with the summary of all seeds so far; the last one is of all.
-    summary = directories[-1]
-    typer.echo(tables(json.loads((summary / "result.json").read_text())["metrics"]))
-    _conclude([summary], strict=strict)
+        typer.echo(tables(json.loads((summary / "result.json").read_text())["metrics"]))
+    _conclude(outcomes, strict=strict)
 
 
-def _run_seeds(
-    experiment: str, preset: StrEnum, seed: int, seeds: int | None, out: Path, **options: object
-) -> list[Path]:
-    """Run one seed after the other, and print the claims of each."""
-    from secondguess.experiments.worker import EXPERIMENTS, num_seeds, run_seed
-
-    run, directories = EXPERIMENTS[experiment], []
+def _reproduce(
+    name: str, preset: StrEnum, seed: int, seeds: int | None, out: Path, **options: object
+) -> list[Outcome]:
+    """Run the seeds of one experiment, and print the claims of each."""
     with user_errors():
-        count = num_seeds(run, preset.value) if seeds is None else seeds
-        for each in range(seed, seed + count):
-            directory = run_seed(run, preset=preset.value, out=out, seed=each, **options)
-            _print_result(directory)
-            directories.append(directory)
-    return directories
+        jobs = jobs_of(
+            name,
+            EXPERIMENTS[name],
+            preset=preset.value,
+            out=out,
+            first_seed=seed,
+            num_seeds=seeds,
+            **options,
+        )
+        outcomes = _run(jobs)
+        for outcome in outcomes:
+            if outcome.mistake is not None:
+                raise ValueError(outcome.mistake)
+    for outcome in outcomes:
+        _print_result(outcome)
+    return outcomes
+
+
+def _run(jobs: Sequence[Job]) -> list[Outcome]:
+    from secondguess.cli.bars import job_progress
+
+    try:
+        with job_progress(jobs) as listener:
+            return run_side_by_side(jobs, listener)
+    except KeyboardInterrupt:
+        typer.echo(
+            f"\nStopped. What was finished is kept in {jobs[0].out}; the same command resumes:\n"
+            f"    {shlex.join(['secondguess', *sys.argv[1:]])}",
+            err=True,
+        )
+        raise typer.Exit(130) from None
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -210,18 +256,38 @@ def _names(text: str | None) -> list[str] | None:
     return [] if text == "none" else [name.strip() for name in text.split(",")]
 
 
-def _print_result(directory: Path) -> None:
-    """The claims of a run, and where it is."""
-    for claim in _claims(directory):
-        verdict = "holds" if claim["holds"] else "FAILS"
-        typer.echo(f"{verdict}  {claim['name']}: {claim['value']:.4g} ({claim['bound']:.4g})")
-    typer.echo(f"{directory / 'result.json'}, figures in {directory / 'figures'}")
+def _print_result(outcome: Outcome) -> None:
+    """Every claim of the seeds of a job, and where their results are."""
+    if outcome.error is not None:
+        _print_crash(outcome)
+    for directory in dict.fromkeys(outcome.directories):
+        for claim in json.loads((directory / "result.json").read_text())["claims"]:
+            verdict = "holds" if claim["holds"] else "FAILS"
+            typer.echo(f"{verdict}  {claim['name']}: {claim['value']:.4g} ({claim['bound']:.4g})")
+        typer.echo(f"{directory / 'result.json'}, figures in {directory / 'figures'}")
 
 
-def _conclude(directories: Sequence[Path], *, strict: bool) -> None:
-    if strict and not all(claim["holds"] for each in directories for claim in _claims(each)):
+def _print_verdict(outcome: Outcome) -> None:
+    """How many claims of a job hold, and those that do not."""
+    if outcome.error is not None:
+        _print_crash(outcome)
+        return
+    holds = sum(claim["holds"] for claim in outcome.claims)
+    typer.echo(f"{outcome.job.title}: {holds} of {len(outcome.claims)} claims hold")
+    for claim in outcome.claims:
+        if not claim["holds"]:
+            typer.echo(
+                f"    does not hold: {claim['name']}: {claim['value']:.4g} ({claim['bound']:.4g})"
+            )
+
+
+def _print_crash(outcome: Outcome) -> None:
+    job = outcome.job
+    typer.echo(f"{job.title} CRASHED: {outcome.error} (all of it is in {job.log})", err=True)
+
+
+def _conclude(outcomes: Sequence[Outcome], *, strict: bool) -> None:
+    if any(outcome.error is not None for outcome in outcomes):
+        raise typer.Exit(1)
+    if strict and not all(claim["holds"] for each in outcomes for claim in each.claims):
         raise typer.Exit(3)
-
-
-def _claims(directory: Path) -> list[dict]:
-    return json.loads((directory / "result.json").read_text())["claims"]

@@ -24,6 +24,7 @@ from secondguess.classification.batches import PairBatch
 from secondguess.experiments.cifar10h.methods import METHODS, Method
 from secondguess.experiments.cifar10h.presets import PRESETS, REPEATED, Preset
 from secondguess.experiments.cifar10h.protocol import ProtocolConfig, Recipe
+from secondguess.experiments.registry import EXPERIMENTS
 from secondguess.experiments.runner import write_json
 from secondguess.models.wide_resnet import WideResNet
 
@@ -109,11 +110,12 @@ def num_images(method: Method, recipe: Recipe, preset: Preset, *, tuned: bool) -
     Args:
         method: what is trained.
         recipe: its lengths.
-        preset: seeds, variants, size of the protocol.
+        preset: variants and size of the protocol; seeds are those of the preset `paper`.
         tuned: whether the sweeps of phases 1 to 3 are counted too.
     """
     protocol: ProtocolConfig = preset.protocol
-    runs = sum(preset.num_seeds if variant in REPEATED else 1 for variant in preset.variants)
+    num_seeds = EXPERIMENTS["cifar10h"].num_seeds["paper"]
+    runs = sum(num_seeds if variant in REPEATED else 1 for variant in preset.variants)
     # Recalibration fine-tunes once more for each fold.
     finetunings = 1 + protocol.num_folds if method.is_pair_model else 1
     steps = runs * (recipe.pretraining.num_steps + finetunings * recipe.finetuning.num_steps)

@@ -12,7 +12,7 @@ from secondguess.experiments.cifar10h.protocol import ProtocolConfig, Recipe
 from secondguess.experiments.cifar10h.variants import VARIANTS
 
 REPEATED = ("original", "extra-scrambled")
-"""Variants with several seeds; the others have one, as in the paper."""
+"""Variants that all seeds of a preset have; the others have seed 0 alone, as in the paper."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,6 @@ class Preset:
         recipes: hyper-parameters by method, in place of a search; None to search.
         methods: keys of `METHODS`.
         variants: keys of `VARIANTS`.
-        num_seeds: seeds of the variants in `REPEATED`; the others have one.
         num_pretraining: pretraining images, the first ones.
         num_copies: augmented copies of each image, for frozen features; wide ResNets augment each
             batch afresh.
@@ -41,7 +40,6 @@ class Preset:
     recipes: Mapping[str, Recipe] | None = None
     methods: tuple[str, ...] = tuple(METHODS)
     variants: tuple[str, ...] = tuple(VARIANTS)
-    num_seeds: int = 8
     num_pretraining: int = 50_000
     num_copies: int = 0
     depth: int = 28
@@ -59,7 +57,6 @@ PRESETS = {
             num_trials=3,
         ),
         variants=("original",),
-        num_seeds=2,
         num_pretraining=6000,
         width=128,
     ),
@@ -84,7 +81,6 @@ PRESETS = {
         },
         methods=("naive", "cheat"),
         variants=("original",),
-        num_seeds=1,
         depth=16,
         width=2,
     ),

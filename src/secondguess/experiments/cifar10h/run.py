@@ -26,8 +26,6 @@ from secondguess.experiments.cifar10h.task import Task, frozen_task, image_task
 from secondguess.experiments.cifar10h.variants import VARIANTS
 from secondguess.experiments.runner import Part, PartResult, run_experiment, write_json
 
-NUM_SEEDS = {name: preset.num_seeds for name, preset in PRESETS.items()}
-
 
 def run_cifar10h(
     *,

@@ -132,7 +132,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "paper": {},
 }
-NUM_SEEDS = {"quick": 1, "cpu": 3, "paper": 1}
 
 
 def run_digits_of_pi(*, preset: str, out: Path, seed: int = 0) -> Path:

@@ -120,7 +120,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 STILL_LEARNING = ("quick",)
 """Presets whose network is not judged: claims are about the exact predictor alone."""
-NUM_SEEDS = {"quick": 1, "cpu": 2, "paper": 1}
 
 
 def run_frozen_lake(*, preset: str, out: Path, seed: int = 0) -> Path:

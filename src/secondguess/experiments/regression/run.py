@@ -58,7 +58,6 @@ PRESETS = {
     "paper": Preset(),
     "cpu": Preset(),
 }
-NUM_SEEDS = dict.fromkeys(PRESETS, 1)
 METHODS = ("cheat_corrected", "evidential", "gaussian_process", "ensemble")
 EXTRAS = ("intervals", "sweeps", "early_stopping")
 FINAL_WEIGHTS = (0.0, 0.01, 0.1, 0.3)

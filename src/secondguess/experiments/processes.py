@@ -1,0 +1,301 @@
+"""Runs experiments side by side, each in a process of its own with one thread.
+
+The networks are small: two threads of one training mostly wait for each other, and on a busy
+machine much longer. One thread also makes a seed give the same bits whatever else runs, because
+sums are never split another way. So there are as many processes as usable cores. Each has its
+threads set before torch is loaded, gives its memory back, and may crash without taking the others
+along.
+
+A process (`python -m secondguess.experiments.processes`) reads a pickled `Job` from standard input
+and writes one JSON object per line to standard output: how far it is, the directory of each seed
+that is finished, a mistake in its options. Everything else it prints goes to its log.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+from typing import Any
+
+from secondguess.experiments.registry import Experiment
+
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+TOLD_EVERY = 10.0
+"""Seconds after which a listener hears of every running job again, news or not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Some seeds of an experiment, one after the other in one process.
+
+    Attributes:
+        title: its name on bars and logs.
+        run: see `Experiment`; it reaches the process by its name, so it is a function of a module.
+        seeds: in the order in which they run.
+        preset: of the experiment.
+        out: where results of all experiments are.
+        options: other arguments of `run`.
+        effort: how long it takes compared with other jobs, roughly.
+    """
+
+    title: str
+    run: Callable[..., Path]
+    seeds: Sequence[int]
+    preset: str
+    out: Path
+    options: Mapping[str, Any] = field(default_factory=dict)
+    effort: float = 1.0
+
+    @property
+    def log(self) -> Path:
+        """The file of what it prints."""
+        return self.out / "logs" / f"{self.title.replace(' ', '-')}-{self.preset}.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a job ended.
+
+    Attributes:
+        job: what was to be done.
+        directories: of the seeds that are finished, or of what puts them together.
+        error: the last line of the log of a job that crashed; None if it did not.
+        mistake: what is wrong with the options or files that the job was given, or None.
+    """
+
+    job: Job
+    directories: tuple[Path, ...]
+    error: str | None = None
+    mistake: str | None = None
+
+    @property
+    def claims(self) -> list[dict[str, Any]]:
+        """The claims of all seeds, as `result.json` has them."""
+        return [
+            claim
+            for directory in dict.fromkeys(self.directories)
+            for claim in json.loads((directory / "result.json").read_text())["claims"]
+        ]
+
+
+Listener = Callable[[Job, str, float], None]
+"""Told a job, its part, and the share of the job that is done."""
+
+
+def jobs_of(
+    name: str,
+    experiment: Experiment,
+    *,
+    preset: str,
+    out: Path,
+    first_seed: int = 0,
+    num_seeds: int | None = None,
+    **options: Any,
+) -> list[Job]:
+    """What there is to do for an experiment: one job per seed where seeds are independent.
+
+    >>> from secondguess.experiments.registry import EXPERIMENTS
+    >>> pi = EXPERIMENTS["digits-of-pi"]
+    >>> [job.title for job in jobs_of("digits-of-pi", pi, preset="cpu", out=Path("out"))]
+    ['digits-of-pi seed 0', 'digits-of-pi seed 1', 'digits-of-pi seed 2']
+
+    Args:
+        name: of the experiment.
+        experiment: its entry in the registry.
+        preset: a key of its `num_seeds`.
+        out: where results go.
+        first_seed: the seeds are this one and the following ones.
+        num_seeds: how many; None for the preset's.
+        options: other arguments of `experiment.run`.
+    """
+    count = experiment.num_seeds[preset] if num_seeds is None else num_seeds
+    seeds = list(range(first_seed, first_seed + count))
+    groups = [[seed] for seed in seeds] if experiment.independent_seeds else [seeds]
+    return [
+        Job(
+            title=name if len(groups) == 1 else f"{name} seed {group[0]}",
+            run=experiment.run,
+            seeds=group,
+            preset=preset,
+            out=out,
+            options=options,
+            effort=experiment.effort,
+        )
+        for group in groups
+    ]
+
+
+def usable_cores() -> int:
+    """The cores that this process may use.
+
+    >>> usable_cores() >= 1
+    True
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def run_side_by_side(
+    jobs: Sequence[Job], listener: Listener, *, num_processes: int | None = None
+) -> list[Outcome]:
+    """Run or resume all jobs, those with the largest effort first; a crash stops no other job.
+
+    Args:
+        jobs: what to do.
+        listener: told how far each running job is, at least every `TOLD_EVERY` seconds.
+        num_processes: how many run at a time; None for as many as usable cores.
+
+    Returns:
+        One outcome per job, in the order of `jobs`.
+
+    Raises:
+        KeyboardInterrupt: after the running jobs have ended; finished parts and checkpoints stay.
+    """
+    waiting = sorted(range(len(jobs)), key=lambda index: -jobs[index].effort)
+    outcomes: dict[int, Outcome] = {}
+    events: Queue[tuple[_Running, dict[str, Any] | None]] = Queue()
+    with _processes() as running:
+        while waiting or running:
+            while waiting and len(running) < (num_processes or usable_cores()):
+                index = waiting.pop(0)
+                running[index] = _Running(index, jobs[index])
+                Thread(target=running[index].read, args=(events,), daemon=True).start()
+            with suppress(Empty):
+                process, event = events.get(timeout=1.0)
+                if event is None:
+                    outcomes[process.index] = running.pop(process.index).outcome()
+                else:
+                    process.hear(event)
+            for process in running.values():
+                process.tell(listener)
+    return [outcomes[index] for index in range(len(jobs))]
+
+
+class _Running:
+    """A process at work on a job, and what it has said so far."""
+
+    def __init__(self, index: int, job: Job) -> None:
+        self.index, self.job = index, job
+        self._part, self._share_done, self._told_at = "starting", 0.0, -math.inf
+        self._directories: list[Path] = []
+        self._mistake: str | None = None
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        with job.log.open("w", encoding="utf-8") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "secondguess.experiments.processes"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=os.environ | ONE_THREAD,
+                # Ctrl-C of a terminal would reach it twice: from there and from `stop`.
+                start_new_session=True,
+            )
+        assert self._process.stdin is not None
+        with self._process.stdin as pipe:
+            pickle.dump(job, pipe)
+
+    def read(self, events: Queue[tuple[_Running, dict[str, Any] | None]]) -> None:
+        """Pass on what the process says, then None."""
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                events.put((self, json.loads(line)))
+        self._process.wait()
+        events.put((self, None))
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        """Keep what the process has said."""
+        if "part" in event:
+            self._part, self._share_done = event["part"], event["share_done"]
+            self._told_at = -math.inf
+        if "directory" in event:
+            self._directories.append(Path(event["directory"]))
+        self._mistake = event.get("mistake", self._mistake)
+
+    def tell(self, listener: Listener) -> None:
+        """Pass the news on, or the old news where there has been silence for long."""
+        if time.monotonic() - self._told_at >= TOLD_EVERY:
+            self._told_at = time.monotonic()
+            listener(self.job, self._part, self._share_done)
+
+    def stop(self) -> None:
+        """Interrupt the process, as Ctrl-C would."""
+        self._process.send_signal(signal.SIGINT)
+
+    def wait(self) -> None:
+        """Until the process has ended."""
+        self._process.wait()
+
+    def outcome(self) -> Outcome:
+        """How the job ended."""
+        error = None
+        if self._process.returncode != 0:
+            lines = self.job.log.read_text(encoding="utf-8").splitlines()
+            error = next((line for line in reversed(lines) if line.strip()), "no message")
+        directories = tuple(self._directories)
+        return Outcome(job=self.job, directories=directories, error=error, mistake=self._mistake)
+
+
+@contextmanager
+def _processes() -> Iterator[dict[int, _Running]]:
+    """Processes at work; those that are left when something goes wrong are interrupted."""
+    running: dict[int, _Running] = {}
+    try:
+        yield running
+    finally:
+        for process in running.values():
+            process.stop()
+        for process in running.values():
+            process.wait()
+
+
+def main() -> None:
+    """Do the job that standard input holds."""
+    # A process that was started in the background would ignore interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    events = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    sys.stdout = sys.stderr
+    job: Job = pickle.load(sys.stdin.buffer)
+    try:
+        _run_seeds(job, lambda event: print(json.dumps(event), file=events))
+    except (ValueError, OSError) as error:
+        print(json.dumps({"mistake": str(error)}), file=events)
+        raise
+
+
+def _run_seeds(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
+    import torch
+
+    from secondguess.experiments.runner import progress_told_to
+
+    torch.set_num_threads(1)
+    for done, seed in enumerate(job.seeds):
+
+        def told(part: str, share_done: float, done: int = done) -> None:
+            tell({"part": part, "share_done": (done + share_done) / len(job.seeds)})
+
+        with progress_told_to(told):
+            directory = job.run(preset=job.preset, out=job.out, seed=seed, **job.options)
+        tell({"directory": str(directory)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""The experiments: which there are, how many seeds each preset has, and the function that runs one.
+
+The functions import their experiment when they are called, so that listing experiments loads
+neither torch nor anything else that is heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """An experiment, before anything of it is loaded.
+
+    >>> EXPERIMENTS["digits-of-pi"].num_seeds["cpu"]
+    3
+
+    Attributes:
+        run: `run(preset=, out=, seed=, **options)` runs or resumes one seed and returns the
+            directory of its results.
+        num_seeds: by preset.
+        effort: how long it takes compared with the others, roughly: the longest ones start first,
+            and bars use it.
+        independent_seeds: whether its seeds may run at the same time.
+    """
+
+    run: Callable[..., Path]
+    num_seeds: Mapping[str, int]
+    effort: float = 1.0
+    independent_seeds: bool = True
+
+
+def _regression(**settings: Any) -> Path:
+    from secondguess.experiments.regression.run import run_regression
+
+    return run_regression(**settings)
+
+
+def _digits_of_pi(**settings: Any) -> Path:
+    from secondguess.experiments.digits_of_pi.run import run_digits_of_pi
+
+    return run_digits_of_pi(**settings)
+
+
+def _frozen_lake(**settings: Any) -> Path:
+    from secondguess.experiments.frozen_lake.run import run_frozen_lake
+
+    return run_frozen_lake(**settings)
+
+
+def _cifar10h(**settings: Any) -> Path:
+    from secondguess.experiments.cifar10h.run import run_cifar10h
+
+    return run_cifar10h(**settings)
+
+
+EXPERIMENTS = {
+    "regression": Experiment(
+        run=_regression, num_seeds={"quick": 1, "cpu": 1, "paper": 1}, effort=2.0
+    ),
+    "digits-of-pi": Experiment(
+        run=_digits_of_pi, num_seeds={"quick": 1, "cpu": 3, "paper": 1}, effort=3.0
+    ),
+    "frozen-lake": Experiment(
+        run=_frozen_lake, num_seeds={"quick": 1, "cpu": 2, "paper": 1}, effort=4.0
+    ),
+    "cifar10h": Experiment(
+        run=_cifar10h,
+        num_seeds={"quick": 2, "cpu": 8, "cpu-wrn": 1, "paper": 8},
+        effort=5.0,
+        # Seed 0 tunes for all of them, and each adds to the summary of those before it.
+        independent_seeds=False,
+    ),
+}
+"""By the name that the command line uses."""

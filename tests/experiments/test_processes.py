@@ -1,0 +1,219 @@
+"""Experiments side by side in processes of their own: progress, crashes, interrupts, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from experiments.toy_experiment import CRASH, THREADS, TOY, WRONG
+from typer.testing import CliRunner
+
+from secondguess.cli.app import app
+from secondguess.cli.bars import LINE_EVERY, line_listener
+from secondguess.experiments import processes
+from secondguess.experiments.processes import Job, jobs_of, run_side_by_side
+from secondguess.experiments.registry import EXPERIMENTS, Experiment
+
+TESTS = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Path(processes.__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), str(source)]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.delenv("SECONDGUESS_DATA", raising=False)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, experiments: dict[str, Experiment]) -> None:
+    for name in list(EXPERIMENTS):
+        monkeypatch.delitem(EXPERIMENTS, name)
+    for name, experiment in experiments.items():
+        monkeypatch.setitem(EXPERIMENTS, name, experiment)
+
+
+def test_progress_grows_and_a_crash_does_not_hide_the_others(tmp_path):
+    heard: list[tuple[str, str, float]] = []
+    jobs = [
+        job
+        for name, experiment in {"crash": CRASH, "toy": TOY}.items()
+        for job in jobs_of(name, experiment, preset="quick", out=tmp_path)
+    ]
+    crash, toy = run_side_by_side(
+        jobs, lambda job, part, share: heard.append((job.title, part, share))
+    )
+    assert crash.error == "RuntimeError: the lake has melted"
+    assert "Traceback" in crash.job.log.read_text()
+    assert toy.error is None
+    assert [claim["holds"] for claim in toy.claims] == [True, False]
+    of_toy = [(part, share) for title, part, share in heard if title == "toy"]
+    shares = [share for _, share in of_toy]
+    assert shares == sorted(shares)
+    assert {part for part, _ in of_toy} == {"starting", "before", "training", "after"}
+    # The second seed's training begins at a half and a sixth, and tells of every tenth step.
+    after_ten_steps = shares[shares.index(2 / 3) + 1]
+    assert after_ten_steps == pytest.approx(1 / 2 + 1 / 6 + 1 / 6 * 10 / 60)
+
+
+def test_every_process_has_one_thread_whatever_the_environment_says(tmp_path):
+    jobs = jobs_of("threads", THREADS, preset="quick", out=tmp_path)
+    assert [job.title for job in jobs] == ["threads seed 0", "threads seed 1"]
+    outcomes = run_side_by_side(jobs, lambda *event: None)
+    assert [outcome.error for outcome in outcomes] == [None, None]
+    for seed in (0, 1):
+        found = json.loads((tmp_path / f"threads-{seed}.json").read_text())
+        assert found == {"torch": 1, "variable": "1"}
+
+
+def test_processes_overlap_up_to_the_number_asked_for(monkeypatch, tmp_path):
+    alive: list[int] = []
+    started = processes._Running.__init__
+
+    def counted(running: processes._Running, index: int, job: Job) -> None:
+        started(running, index, job)
+        alive.append(sum(each.poll() is None for each in popen))
+
+    popen: list[subprocess.Popen] = []
+    make = subprocess.Popen
+
+    def noted(*arguments, **settings):
+        popen.append(make(*arguments, **settings))
+        return popen[-1]
+
+    monkeypatch.setattr(processes._Running, "__init__", counted)
+    monkeypatch.setattr(processes.subprocess, "Popen", noted)
+    jobs = jobs_of("threads", THREADS, preset="quick", out=tmp_path, num_seeds=3)
+    run_side_by_side(jobs, lambda *event: None, num_processes=2)
+    assert alive == [1, 2, 2]
+
+
+def test_lines_come_for_new_parts_and_before_half_a_minute_is_over():
+    written: list[str] = []
+    now = [100.0]
+    tell = line_listener(written.append, clock=lambda: now[0])
+    job = Job(title="toy", run=Path, seeds=[0], preset="quick", out=Path("out"))
+    longest, last = 0.0, now[0]
+    tell(job, "training", 0.0)
+    while now[0] < 400:
+        now[0] += processes.TOLD_EVERY  # as often as a silent job is heard of
+        before = len(written)
+        tell(job, "training", 0.5)
+        if len(written) > before:
+            longest, last = max(longest, now[0] - last), now[0]
+    assert 0 < longest <= LINE_EVERY
+    tell(job, "samples", 0.9)
+    assert written[-1] == "toy: samples (90% done)"
+
+
+def test_the_command_exits_as_it_promises_and_repeats_nothing(monkeypatch, tmp_path):
+    arguments = ["reproduce", "--preset", "quick", "--out", str(tmp_path)]
+    use(monkeypatch, {"toy": TOY, "cifar10h": CRASH})
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "cifar10h is left out" in result.output
+    assert "toy: 1 of 2 claims hold" in result.output
+    assert "does not hold: the seed is even: 1 (0)" in result.output
+    assert (tmp_path / "report.html").exists()
+    computed = (tmp_path / "computed.txt").read_text()
+    assert len(computed.splitlines()) == 6
+
+    assert CliRunner().invoke(app, [*arguments, "--strict"]).exit_code == 3
+    assert (tmp_path / "computed.txt").read_text() == computed
+
+    use(monkeypatch, {"crash": CRASH, "toy": TOY, "cifar10h": CRASH})
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert "crash CRASHED: RuntimeError: the lake has melted" in result.output
+    assert "toy: 1 of 2 claims hold" in result.output
+
+    use(monkeypatch, {"crash": CRASH, "cifar10h": CRASH})
+    result = CliRunner().invoke(app, [*arguments[:-1], str(tmp_path / "nothing")])
+    assert result.exit_code == 1
+    assert "The page" not in result.output
+
+
+def test_one_experiment_runs_the_seeds_that_were_asked_for(monkeypatch, tmp_path):
+    use(monkeypatch, {"digits-of-pi": TOY})
+    arguments = ["reproduce", "digits-of-pi", "--preset", "cpu", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, [*arguments, "--seed", "3", "--seeds", "2"])
+    assert result.exit_code == 0, result.output
+    assert "FAILS  the seed is even: 3 (0)" in result.output
+    assert "holds  the seed is even: 4 (0)" in result.output
+    assert str(tmp_path / "toy" / "cpu" / "seed-4" / "result.json") in result.output
+
+
+def test_a_mistake_in_the_options_is_told_without_a_traceback(monkeypatch, tmp_path):
+    use(monkeypatch, {"frozen-lake": WRONG})
+    result = CliRunner().invoke(app, ["reproduce", "frozen-lake", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "secondguess: methods has 'magic'; expected some of none." in result.output
+    assert "Traceback" not in result.output
+
+
+COMMAND = """
+import signal
+# Tests that run in the background of a script inherit that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from experiments.toy_experiment import TOY
+from secondguess.cli.app import app
+from secondguess.experiments.registry import EXPERIMENTS
+EXPERIMENTS.clear()
+EXPERIMENTS.update({"toy": TOY, "cifar10h": TOY})
+app()
+"""
+
+
+def start(out: Path) -> subprocess.Popen[str]:
+    # In a process group of its own, to which Ctrl-C of a terminal would go as a whole.
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, "reproduce", "--preset", "quick", "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(1200):
+        if path.exists():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{path} was not made in a minute")
+
+
+def test_interrupted_twice_it_resumes_to_the_same_result(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for out in (whole, parts):
+        out.mkdir()
+    output, _ = start(whole).communicate()
+    assert "toy: 1 of 2 claims hold" in output
+
+    (parts / "slow").touch()
+    for seed in (0, 1):
+        process = start(parts)
+        checkpoints = parts / "toy" / "quick" / f"seed-{seed}" / "parts" / "training/checkpoints"
+        wait_for(checkpoints / "step-000000010.safetensors")
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate()
+        assert process.returncode == 130, output
+        assert f"secondguess reproduce --preset quick --out {parts}" in output
+    (parts / "slow").unlink()
+    output, _ = start(parts).communicate()
+    assert "toy: 1 of 2 claims hold" in output
+    for seed in (0, 1):
+        results = [
+            json.loads((out / "toy" / "quick" / f"seed-{seed}" / "result.json").read_text())
+            for out in (whole, parts)
+        ]
+        assert results[0]["metrics"] == results[1]["metrics"]
+    # Parts that were finished stand there once, the interrupted ones twice.
+    computed = (parts / "computed.txt").read_text().splitlines()
+    assert computed == [
+        *(f"seed-0 {part}" for part in ("before", "training", "training", "after")),
+        *(f"seed-1 {part}" for part in ("before", "training", "training", "after")),
+    ]
