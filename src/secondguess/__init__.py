@@ -50,12 +50,14 @@ from secondguess.theory.joints import (
 )
 from secondguess.theory.metrics import (
     HallucinationCurve,
+    RiskCoverageCurve,
     accuracy,
     annotator_kl,
     grouping_error,
     hallucination_curve,
     interval_coverage,
     mean_variance,
+    risk_coverage_curve,
     squared_error_estimate,
 )
 from secondguess.theory.records import (
@@ -94,6 +96,7 @@ __all__ = [
     "Prediction",
     "ReliabilityBins",
     "RestsOn",
+    "RiskCoverageCurve",
     "Sampler",
     "Scorer",
     "SelfCheatScores",
@@ -125,6 +128,7 @@ __all__ = [
     "pair_covariance",
     "rejection_sample",
     "reliability_bins",
+    "risk_coverage_curve",
     "second_order_ece",
     "second_order_ece_floor",
     "second_order_ece_standard_error",

@@ -122,6 +122,16 @@ def test_hallucination_curve_against_a_plain_loop():
         assert curve.response_rate[kept - 1] == pytest.approx(kept / 500)
 
 
+def test_risk_coverage_curve_against_a_plain_loop():
+    rng = np.random.default_rng(0)
+    gap, losses = rng.random(50), rng.normal(size=50)
+    curve = sg.risk_coverage_curve(gap, losses, rng=rng)
+    for seen, (coverage, risk) in enumerate(zip(*curve, strict=True), start=1):
+        kept = np.argsort(gap)[:seen]
+        assert coverage == seen / 50
+        assert risk == pytest.approx(losses[kept].mean())
+
+
 def test_hallucination_curve_breaks_ties_by_its_generator():
     """One tied score: in file order the curve would be a step; at random it is flat."""
     gap = np.zeros(1000)

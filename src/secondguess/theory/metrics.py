@@ -178,6 +178,47 @@ def interval_coverage(interval: Interval, true_probs: ArrayLike) -> float:
     return float(inside.mean())
 
 
+class RiskCoverageCurve(NamedTuple):
+    """Running means over responses sorted from the smallest gap to the largest, `(n,)` each.
+
+    >>> curve = risk_coverage_curve([0.1, 0.9], [0.2, 0.4], rng=np.random.default_rng(0))
+    >>> curve.coverage
+    array([0.5, 1. ])
+
+    Attributes:
+        coverage: the share of responses seen so far.
+        risk: the mean loss of those.
+    """
+
+    coverage: FloatArray
+    risk: FloatArray
+
+
+def risk_coverage_curve(
+    gap: ArrayLike, losses: ArrayLike, *, rng: np.random.Generator
+) -> RiskCoverageCurve:
+    """The mean loss when only the most trusted share of all responses is given.
+
+    >>> curve = risk_coverage_curve([0.1, 0.9, 0.2], [0.0, 1.0, 0.5], rng=np.random.default_rng(0))
+    >>> curve.risk
+    array([0.  , 0.25, 0.5 ])
+
+    Args:
+        gap: `(n,)`, any score that is smaller for responses to trust more.
+        losses: `(n,)`, what each response costs.
+        rng: puts responses of equal gap in random order.
+    """
+    # A clustered ranker gives few distinct scores, so the order of ties would decide the curve.
+    scores = as_floats("gap", gap, allow_infinite=True)
+    costs = as_floats("losses", losses)
+    if scores.ndim != 1 or scores.size == 0:
+        raise ValueError(f"gap has shape {scores.shape}; expected (n,), with n at least 1.")
+    same_shape(gap=scores, losses=costs)
+    order = np.lexsort((rng.permutation(len(scores)), scores))
+    seen = np.arange(1, len(scores) + 1)
+    return RiskCoverageCurve(seen / len(scores), np.cumsum(costs[order]) / seen)
+
+
 class HallucinationCurve(NamedTuple):
     """Running rates over responses sorted from the smallest gap to the largest, `(n,)` each.
 
@@ -199,6 +240,8 @@ def hallucination_curve(
 ) -> HallucinationCurve:
     """How often one hallucinates when answering only the most confident share (section 5.2).
 
+    It is the risk-coverage curve whose loss is 1 for a hallucination and 0 otherwise.
+
     >>> curve = hallucination_curve([0.1, 0.9, 0.2], [0, 1, 0], rng=np.random.default_rng(0))
     >>> curve.hallucination_rate.round(6)
     array([0.      , 0.      , 0.333333])
@@ -208,16 +251,11 @@ def hallucination_curve(
         is_hallucination: `(n,)`, whether the true probability of the response is zero.
         rng: puts responses of equal gap in random order.
     """
-    # A clustered ranker gives few distinct scores, so the order of ties would decide the curve.
     scores = as_floats("gap", gap, allow_infinite=True)
     wrong = as_floats("is_hallucination", is_hallucination)
-    if scores.ndim != 1 or scores.size == 0:
-        raise ValueError(f"gap has shape {scores.shape}; expected (n,), with n at least 1.")
     same_shape(gap=scores, is_hallucination=wrong)
     fail_at("is_hallucination", (wrong != 0) & (wrong != 1), wrong, "True or False")
-    order = np.lexsort((rng.permutation(len(scores)), scores))
-    seen = np.arange(1, len(scores) + 1)
-    return HallucinationCurve(seen / len(scores), np.cumsum(wrong[order]) / seen)
+    return HallucinationCurve(*risk_coverage_curve(scores, wrong, rng=rng))
 
 
 def _check_one_truth(counts: ArrayLike | None, true_probs: ArrayLike | None) -> None:
