@@ -8,20 +8,25 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from secondguess import Prediction
-from secondguess.theory.metrics import squared_error_estimate
-from secondguess.theory.reliability import reliability_bins
+from secondguess.displays import ReliabilityDisplay
 
 
 def draw_reliability(predictions: dict[str, Prediction], counts: np.ndarray, path: Path) -> None:
-    """Predicted variance against the squared error that the raters show, one line a method."""
+    """Predicted variance against the squared error that the raters show, one line per method."""
     figure = Figure(figsize=(5.2, 4.2), layout="constrained")
     axes = figure.add_subplot()
     shown = ("pair, mixture", "pair, symmetric", "plain, p(1-p)", "ensemble of 8")
     for name in shown:
-        prediction = predictions[name]
-        errors = squared_error_estimate(prediction.probs, counts)
-        bins = reliability_bins(prediction.variance, errors, num_bins=10)
-        axes.plot(bins.predicted, bins.observed, marker="o", markersize=3, label=name)
+        ReliabilityDisplay.from_predictions(
+            predictions[name],
+            counts,
+            num_bins=10,
+            name=name,
+            ax=axes,
+            ref_line=False,
+            markersize=3,
+            linewidth=1.5,
+        )
     axes.plot([0, 0.25], [0, 0.25], color="grey", linewidth=0.8, linestyle="--")
     axes.set_xlabel("variance that the model states (tenths of text-class rows)")
     axes.set_ylabel("mean squared error of p(y|x), from five raters")

@@ -10,11 +10,8 @@ import numpy as np
 import torch
 
 from secondguess._arrays import FloatArray
-from secondguess.experiments.cifar10h import paper
-from secondguess.experiments.cifar10h.data import CLASSES, AnnotatedInputs
-from secondguess.experiments.cifar10h.tables import TITLES, Rows, row_title
-from secondguess.experiments.cifar10h.variants import VARIANTS
-from secondguess.report.look import (
+from secondguess.displays import ReliabilityDisplay
+from secondguess.displays.look import (
     BLUE,
     INK,
     VERMILION,
@@ -23,7 +20,10 @@ from secondguess.report.look import (
     save,
     shared_legend,
 )
-from secondguess.report.panels import draw_reliability
+from secondguess.experiments.cifar10h import paper
+from secondguess.experiments.cifar10h.data import CLASSES, AnnotatedInputs
+from secondguess.experiments.cifar10h.tables import TITLES, Rows, row_title
+from secondguess.experiments.cifar10h.variants import VARIANTS
 from secondguess.theory.metrics import squared_error_estimate
 from secondguess.theory.reliability import reliability_bins
 
@@ -85,10 +85,8 @@ def draw_reliability_diagrams(
             panel.set_axis_off()
         for panel, (name, (probs, variance)) in zip(axes.flat, predictions.items(), strict=False):
             errors = squared_error_estimate(probs, counts, subclass_probs=subclass_probs)
-            draw_reliability(panel, {"": reliability_bins(variance, errors)})
+            ReliabilityDisplay(bins=reliability_bins(variance, errors)).plot(ax=panel)
             panel.set_title(row_title(name))
-            panel.set_xlabel("predicted variance")
-            panel.set_ylabel("squared error")
         save(figure, path)
 
 

@@ -9,6 +9,17 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from secondguess._arrays import FloatArray
+from secondguess.displays import HallucinationCurveDisplay
+from secondguess.displays.look import (
+    BLUE,
+    GREY,
+    INK,
+    VERMILION,
+    house_look,
+    new_figure,
+    save,
+    series_styles,
+)
 from secondguess.experiments.digits_of_pi.evaluation import (
     OUTLIER_CONFIDENCE,
     Statements,
@@ -24,16 +35,6 @@ from secondguess.experiments.digits_of_pi.rankings import (
     ranking_gaps,
 )
 from secondguess.experiments.runner import PartResult
-from secondguess.report.look import (
-    BLUE,
-    GREY,
-    INK,
-    VERMILION,
-    house_look,
-    new_figure,
-    save,
-    series_styles,
-)
 from secondguess.report.page import write_answers
 from secondguess.theory.metrics import HallucinationCurve
 
@@ -113,26 +114,23 @@ def _draw_rankings(samples: Statements, path: Path) -> None:
     rng = np.random.default_rng(0)
     rankings = curves(samples, ranking_gaps(samples), rng=rng)
     ordered = {CONFIDENCE: rankings[CONFIDENCE]} | {name: rankings[name] for name in RIVALS}
-    for (name, curve), (colour, dash, _) in zip(ordered.items(), series_styles(), strict=False):
-        _draw_curve(left, curve, color=colour, linestyle=dash, label=name)
-    gaps = {kind: samples.scores.confidence_gap(kind) for kind in GAP_KINDS}
+    _draw_curves(left, ordered)
     for name in RIVALS:
-        _draw_curve(right, rankings[name], color=GREY, linestyle=":")
-    for (name, curve), (colour, dash, _) in zip(
-        curves(samples, gaps, rng=rng).items(), series_styles(), strict=False
-    ):
-        _draw_curve(right, curve, color=colour, linestyle=dash, label=name.replace("_", " "))
-    left.set(xlabel="response rate", ylabel="hallucination rate", title="rankings")
-    right.set(xlabel="response rate", title="kinds of confidence gap (rivals dotted)")
+        HallucinationCurveDisplay(curve=rankings[name]).plot(ax=right, color=GREY, linestyle=":")
+    gaps = {kind: samples.scores.confidence_gap(kind) for kind in GAP_KINDS}
+    _draw_curves(right, curves(samples, gaps, rng=rng))
+    left.set(title="rankings")
+    right.set(ylabel="", title="kinds of confidence gap (rivals dotted)")
     for panel in (left, right):
         panel.legend(loc="upper left")
     save(figure, path)
 
 
-def _draw_curve(axes: Axes, curve: HallucinationCurve, **style: object) -> None:
-    # A thousand points are as good as a million, and the first samples are all noise.
-    shown = np.unique(np.linspace(0.002, 1, 1000) * (len(curve.response_rate) - 1)).astype(int)
-    axes.plot(curve.response_rate[shown], curve.hallucination_rate[shown], **style)  # pyright: ignore[reportArgumentType]
+def _draw_curves(axes: Axes, named: Mapping[str, HallucinationCurve]) -> None:
+    for (name, curve), (colour, dash, _) in zip(named.items(), series_styles(), strict=False):
+        HallucinationCurveDisplay(curve=curve, name=name.replace("_", " ")).plot(
+            ax=axes, color=colour, linestyle=dash
+        )
 
 
 def _draw_by_digit(samples: Statements, path: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from secondguess.displays.look import INK, new_figure, save
 from secondguess.experiments.digits_of_pi.questions import question
-from secondguess.report.look import INK, new_figure, save
 from secondguess.report.words import shade
 
 

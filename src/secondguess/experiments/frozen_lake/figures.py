@@ -10,11 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from secondguess._arrays import FloatArray, IntArray
-from secondguess.experiments.frozen_lake.evaluation import MAX_HALLUCINATION_RATE, Walks, top1
-from secondguess.experiments.frozen_lake.walks import HIDDEN, STOPPED, cells_of
-from secondguess.experiments.frozen_lake.world import GOAL, LAKE, NUM_CELLS, SIDE, START
-from secondguess.experiments.runner import PartResult
-from secondguess.report.look import (
+from secondguess.displays.look import (
     BLUE,
     GREEN,
     GREY,
@@ -26,6 +22,10 @@ from secondguess.report.look import (
     save,
     series_styles,
 )
+from secondguess.experiments.frozen_lake.evaluation import MAX_HALLUCINATION_RATE, Walks, top1
+from secondguess.experiments.frozen_lake.walks import HIDDEN, STOPPED, cells_of
+from secondguess.experiments.frozen_lake.world import GOAL, LAKE, NUM_CELLS, SIDE, START
+from secondguess.experiments.runner import PartResult
 from secondguess.theory.records import SelfCheatScores
 
 SHOWN_VIEWS = (6, 5, HIDDEN)

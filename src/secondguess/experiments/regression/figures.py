@@ -7,25 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from secondguess._arrays import FloatArray
+from secondguess.displays import ReliabilityDisplay
+from secondguess.displays.look import house_look, new_figure, save, shared_legend
+from secondguess.displays.reliability import Order
 from secondguess.experiments.regression.data import quantile_inputs
 from secondguess.experiments.regression.intervals import MISS_RATES, ROOT_MIN_VARIANCES
-from secondguess.experiments.runner import PartResult
-from secondguess.report.look import house_look, new_figure, save, shared_legend
-from secondguess.report.panels import (
+from secondguess.experiments.regression.panels import (
     draw_bands,
     draw_convergence,
     draw_distribution,
     draw_prediction,
-    draw_reliability,
     draw_variance,
 )
-from secondguess.theory.reliability import reliability_bins
+from secondguess.experiments.runner import PartResult
+from secondguess.theory.records import Prediction
 
 TITLES = {
     "ensemble": "NN ensemble",
@@ -163,20 +165,20 @@ def _draw_method(
 
 
 def _reliability(truth: Truth, methods: Mapping, directory: Path) -> None:
-    for order, predicted, label in (
-        ("first", "probs", "probability"),
-        ("second", "variance", "variance"),
-    ):
+    for order in get_args(Order):
         figure, axes = new_figure(1, len(methods), panel=(2.6, 2.6))
-        for column, (name, arrays) in enumerate(methods.items()):
-            true_probs = truth(quantile_inputs(len(arrays["probs"])))
-            observed = true_probs if order == "first" else (arrays["probs"] - true_probs) ** 2
-            bins = reliability_bins(arrays[predicted], observed, num_bins=NUM_BINS)
-            draw_reliability(axes[0, column], {"method": bins})
-            axes[0, column].set_title(TITLES[name])
-            axes[0, column].set_xlabel(f"predicted {label}")
+        for (name, arrays), panel in zip(methods.items(), axes[0], strict=True):
+            ReliabilityDisplay.from_predictions(
+                Prediction(arrays["probs"], arrays["variance"]),
+                true_probs=truth(quantile_inputs(len(arrays["probs"]))),
+                order=order,
+                num_bins=NUM_BINS,
+                name="method",
+                ax=panel,
+            )
+            panel.set(title=TITLES[name], ylabel="")
         axes[0, 0].set_ylabel("true probability" if order == "first" else "squared error")
-        shared_legend(figure, axes[0, 0])
+        shared_legend(figure, *axes[0])
         save(figure, directory / f"{order}-order-reliability.png")
 
 

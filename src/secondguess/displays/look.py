@@ -1,8 +1,8 @@
-"""The look that all figures share: colours, sizes, grids, and how they are saved.
+"""The look that the project's own figures share: colours, sizes, grids, and how they are saved.
 
 Colours are those of Okabe and Ito, told apart by colour-blind readers; series that meet on one axis
 also differ in dash or marker, so that a grey print reads as well. Draw inside `house_look()`, which
-leaves matplotlib's own settings as they were.
+leaves matplotlib's own settings as they were. Displays that users draw keep the users' own look.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cycler import cycler
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -39,6 +40,7 @@ _STYLE: dict[Any, Any] = {
     "axes.titlesize": 9.5,
     "axes.labelsize": 9,
     "axes.edgecolor": INK,
+    "axes.prop_cycle": cycler(color=COLOURS),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -108,9 +110,14 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def shared_legend(figure: Figure, *axes: Axes) -> None:
-    """One legend below all panels, with each series of these axes once, in as few rows as fit."""
+    """One legend below all panels, with each series of these axes once, in as few rows as fit.
+
+    It stands in for the legends of these axes, which are removed.
+    """
     series: dict[str, Any] = {}
     for panel in axes:
+        if (legend := panel.get_legend()) is not None:
+            legend.remove()
         handles, labels = panel.get_legend_handles_labels()
         series |= dict(zip(labels, handles, strict=True))
     for rows in range(math.ceil(len(series) / _LEGEND_COLUMNS), len(series) + 1):

@@ -1,4 +1,4 @@
-"""Panels: each function draws arrays on given axes. What they mean is the caller's business.
+"""Panels of the regression figures: each function draws arrays on given axes.
 
 Lines run over `inputs` of shape `(n,)`, sorted; a band is a pair of lines.
 """
@@ -11,8 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from secondguess._arrays import FloatArray
-from secondguess.report.look import BLUE, GREY, INK, VERMILION, series_styles
-from secondguess.theory.reliability import ReliabilityBins
+from secondguess.displays.look import BLUE, GREY, INK, VERMILION, series_styles
 
 
 def draw_prediction(
@@ -46,29 +45,6 @@ def draw_variance(
         label="squared error, local mean",
     )
     axes.plot(inputs, variance, color=VERMILION, label="predicted variance")
-
-
-def draw_reliability(axes: Axes, series: Mapping[str, ReliabilityBins]) -> None:
-    """Observed against predicted means of bins; calibrated methods lie on the diagonal."""
-    ends = [
-        value
-        for bins in series.values()
-        for part in (bins.predicted, bins.observed)
-        for value in part
-    ]
-    low, high = min(0.0, *ends), max(ends)
-    axes.plot([low, high], [low, high], color=GREY, linewidth=1, label="calibrated")
-    for (name, bins), (colour, dash, marker) in zip(series.items(), series_styles(), strict=False):
-        axes.plot(
-            bins.predicted,
-            bins.observed,
-            color=colour,
-            linestyle=dash,  # pyright: ignore[reportArgumentType]
-            marker=marker,
-            markersize=3.5,
-            linewidth=0.9,
-            label=name,
-        )
 
 
 def draw_bands(

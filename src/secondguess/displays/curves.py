@@ -1,0 +1,232 @@
+"""Curves over the share of responses that are given, the most trusted ones first.
+
+A ranking is a gap, one number per response, smaller for responses to trust more. Rankings of the
+same responses are compared by drawing them on the same axes (`ax=display.ax_`). The numbers come
+from `theory.metrics`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from secondguess._arrays import FloatArray
+from secondguess.classification.pairs import PairData
+from secondguess.displays.drawing import ask, draw_line, new_axes
+from secondguess.theory.metrics import (
+    HallucinationCurve,
+    RiskCoverageCurve,
+    hallucination_curve,
+    risk_coverage_curve,
+)
+from secondguess.theory.records import SelfCheatScores
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+RankedBy = Literal["variance", "probability"]
+
+_MOST_POINTS = 1000
+"""A thousand points of a curve look like a million."""
+_FIRST_SHARE = 0.002
+"""A longer curve begins at this share: before it, a few responses make all the noise."""
+
+
+@dataclass(kw_only=True)
+class RiskCoverageDisplay:
+    """The mean loss of the responses that are given, against how many are given.
+
+    >>> gap, losses = [0.1, 0.2, 0.7, 0.9], [0.0, 0.0, 0.5, 0.5]
+    >>> display = RiskCoverageDisplay.from_predictions(gap, losses)
+    >>> display.curve.risk.round(3)
+    array([0.   , 0.   , 0.167, 0.25 ])
+    >>> display.ax_.get_xlabel()
+    'coverage'
+
+    Attributes:
+        curve: what is drawn.
+        name: in the legend; None for none.
+        ax_, figure_, line_: what was drawn last, and where.
+    """
+
+    curve: RiskCoverageCurve
+    name: str | None = None
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+    line_: Line2D = field(init=False, repr=False)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        gap: ArrayLike,
+        losses: ArrayLike,
+        *,
+        rng: np.random.Generator | None = None,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **style: Any,
+    ) -> Self:
+        """Draw the losses of responses in the order of a ranking.
+
+        Args:
+            gap: `(n,)`, smaller for responses to trust more.
+            losses: `(n,)`, what each response costs.
+            rng: puts responses of equal gap in random order; seeded with 0 by default.
+            name: in the legend.
+            ax: axes to draw on; new ones by default.
+            style: passed to `Axes.plot`.
+        """
+        curve = risk_coverage_curve(gap, losses, rng=_generator(rng))
+        return cls(curve=curve, name=name).plot(ax=ax, **style)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike | PairData,
+        *,
+        by: RankedBy = "variance",
+        name: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Draw a fitted pair classifier; its loss is the share of annotators who chose otherwise.
+
+        Args:
+            estimator: such as a `PairClassifier`.
+            X: inputs that it was not trained on.
+            y: `(n, num_classes)` counts, or a `PairData`.
+            by: `variance` gives the labels first whose epistemic variance, summed over classes, is
+                small: what the model has learned. `probability` gives those first whose probability
+                is large: what people agree on and the model has learned.
+            name: in the legend; that of the estimator's class by default.
+            options: of `from_predictions`.
+        """
+        asked = ask(estimator, X, y)
+        match by:
+            case "variance":
+                gap = asked.prediction.variance.sum(axis=1)
+            case "probability":
+                gap = 1 - asked.of_called(asked.prediction.probs)
+            case _:
+                raise ValueError(f"by is {by!r}; expected one of {', '.join(get_args(RankedBy))}.")
+        losses = 1 - asked.of_called(asked.counts) / asked.counts.sum(axis=1)
+        return cls.from_predictions(gap, losses, name=name or asked.name, **options)
+
+    def plot(self, *, ax: Axes | None = None, name: str | None = None, **style: Any) -> Self:
+        """Draw it again, on given axes or on new ones."""
+        self.ax_, self.figure_, self.line_ = _draw_curve(
+            self.curve.coverage, self.curve.risk, name or self.name, ax, style
+        )
+        self.ax_.set(xlabel="coverage", ylabel="risk")
+        return self
+
+
+@dataclass(kw_only=True)
+class HallucinationCurveDisplay:
+    """The share of answers that are made up, against how many are given.
+
+    >>> gap, is_hallucination = [0.1, 0.2, 0.7, 0.9], [False, False, True, True]
+    >>> ours = HallucinationCurveDisplay.from_predictions(gap, is_hallucination, name="1 - C")
+    >>> rival = [0.6, 0.1, 0.2, 0.3]
+    >>> both = HallucinationCurveDisplay.from_predictions(
+    ...     rival, is_hallucination, name="length", ax=ours.ax_
+    ... )
+    >>> ours.curve.hallucination_rate.round(3), both.curve.hallucination_rate.round(3)
+    (array([0.   , 0.   , 0.333, 0.5  ]), array([0.   , 0.5  , 0.667, 0.5  ]))
+
+    The lower the curve, the better the ranking; all rankings end at the same point.
+
+    Attributes:
+        curve: what is drawn.
+        name: in the legend; None for none.
+        ax_, figure_, line_: what was drawn last, and where.
+    """
+
+    curve: HallucinationCurve
+    name: str | None = None
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+    line_: Line2D = field(init=False, repr=False)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        gap: ArrayLike | SelfCheatScores,
+        is_hallucination: ArrayLike,
+        *,
+        rng: np.random.Generator | None = None,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **style: Any,
+    ) -> Self:
+        """Draw how often answers are made up, in the order of a ranking.
+
+        Args:
+            gap: `(n,)`, smaller for answers to trust more; or the scores of the answers, which are
+                ranked by their confidence gap.
+            is_hallucination: `(n,)`, whether each answer is made up.
+            rng: puts answers of equal gap in random order; seeded with 0 by default.
+            name: in the legend.
+            ax: axes to draw on; new ones by default.
+            style: passed to `Axes.plot`.
+        """
+        if isinstance(gap, SelfCheatScores):
+            gap = gap.confidence_gap()
+        curve = hallucination_curve(gap, is_hallucination, rng=_generator(rng))
+        return cls(curve=curve, name=name).plot(ax=ax, **style)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike | PairData,
+        *,
+        name: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Draw a fitted pair classifier: its most probable labels, by their confidence gap.
+
+        A label counts as made up if no annotator of the row chose it.
+
+        Args:
+            estimator: such as a `PairClassifier`.
+            X: inputs that it was not trained on.
+            y: `(n, num_classes)` counts, or a `PairData`.
+            name: in the legend; that of the estimator's class by default.
+            options: of `from_predictions`.
+        """
+        asked = ask(estimator, X, y, "predict_confidence")
+        gap = np.abs(1 - asked.of_called(estimator.predict_confidence(X)))
+        made_up = asked.of_called(asked.counts) == 0
+        return cls.from_predictions(gap, made_up, name=name or asked.name, **options)
+
+    def plot(self, *, ax: Axes | None = None, name: str | None = None, **style: Any) -> Self:
+        """Draw it again, on given axes or on new ones."""
+        self.ax_, self.figure_, self.line_ = _draw_curve(
+            self.curve.response_rate, self.curve.hallucination_rate, name or self.name, ax, style
+        )
+        self.ax_.set(xlabel="response rate", ylabel="hallucination rate")
+        return self
+
+
+def _generator(rng: np.random.Generator | None) -> np.random.Generator:
+    return np.random.default_rng(0) if rng is None else rng
+
+
+def _draw_curve(
+    x: FloatArray, y: FloatArray, name: str | None, ax: Axes | None, style: dict[str, Any]
+) -> tuple[Axes, Figure, Line2D]:
+    ax = new_axes() if ax is None else ax
+    if len(x) > _MOST_POINTS:
+        shares = np.linspace(_FIRST_SHARE, 1, _MOST_POINTS)
+        shown = np.unique(shares * (len(x) - 1)).astype(int)
+        x, y = x[shown], y[shown]
+    line = draw_line(ax, x, y, name, style)
+    return ax, line.get_figure(root=True), line  # pyright: ignore[reportReturnType]
