@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from secondguess._files import write_json
 from secondguess.experiments.digits_of_pi.evaluation import (
     Statements,
     known_digits,
     reliability_bins,
 )
 from secondguess.experiments.digits_of_pi.run import PRESETS, PiConfig, pi_parts
-from secondguess.experiments.runner import run_experiment, write_json
+from secondguess.experiments.runner import run_experiment
 
 MUON: dict[str, Any] = {
     "num_steps": 4000,

@@ -4,8 +4,8 @@ A file or a folder is made under a temporary name beside its place and renamed w
 and flushed. A process that is killed, or a machine that stops, at any moment leaves what was there
 before or the new one, never a mixture. A temporary name is `.NAME.RANDOM.unfinished`: a folder that
 only this user can enter and that did not exist before, so that nothing planted in a shared folder
-is followed or overwritten. What killed writers left behind is removed by the next writer of the
-same name.
+is followed or overwritten. What killed writers left behind in a folder is removed by the next
+process that writes there.
 
 A folder is written with a manifest, the SHA-256 of each of its files, which `check_manifest`
 compares with the files when the folder is read. It finds damage and mixtures; it is no signature,
@@ -43,8 +43,9 @@ MANIFEST = "manifest.json"
 """The file in a folder that lists the others."""
 
 _KIND, _FORMAT = "secondguess manifest", 1
-_UNFINISHED = ".unfinished"
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_UNFINISHED, _EARLIER = ".unfinished", ".earlier"
+_cleared: set[Path] = set()  # once per folder and process: a folder may have many files
+_NO_LINK, _FOLDER = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_DIRECTORY", 0)
 
 
 @contextmanager
@@ -107,7 +108,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
             os.rename(unfinished, path)
         elif not _exchanged(unfinished, path):
             # Killed between these two, `recover` puts the earlier folder back.
-            os.rename(path, _earlier(place, path))
+            os.rename(path, place / f"{path.name}{_EARLIER}")
             os.rename(unfinished, path)
         _flush(path.parent)
 
@@ -153,13 +154,8 @@ def check_manifest(folder: Path) -> dict[str, str]:
 
 def recover(path: Path) -> None:
     """Put a folder back whose replacement was killed between two renames (never on Linux)."""
-    if path.exists() or not path.parent.is_dir():
-        return
-    for place, held in _left_behind(path):
-        if _earlier(place, path).is_dir() and not path.exists():
-            os.rename(_earlier(place, path), path)
-            _flush(path.parent)
-        os.close(held)
+    if not path.exists() and path.parent.is_dir():
+        _clear(path.parent)
 
 
 @contextmanager
@@ -201,11 +197,11 @@ def _place_beside(path: Path) -> Iterator[Path]:
     """A private new folder beside `path`, removed in the end; what others left there goes first."""
     _check_folder(path.parent)
     recover(path)
-    for place, held in _left_behind(path):
-        shutil.rmtree(place, ignore_errors=True)
-        os.close(held)
+    if path.parent.resolve() not in _cleared:
+        _clear(path.parent)
     while True:
-        place = Path(tempfile.mkdtemp(prefix=_prefix(path), suffix=_UNFINISHED, dir=path.parent))
+        prefix = f".{path.name[:60]}."  # a name of full length would not leave room
+        place = Path(tempfile.mkdtemp(prefix=prefix, suffix=_UNFINISHED, dir=path.parent))
         with suppress(BlockingIOError):  # another writer took it for one that was left behind
             held = _lock_folder(place)
             break
@@ -217,17 +213,21 @@ def _place_beside(path: Path) -> Iterator[Path]:
             os.close(held)
 
 
-def _prefix(path: Path) -> str:
-    return f".{path.name[:60]}."
-
-
-def _left_behind(path: Path) -> Iterator[tuple[Path, int]]:
-    """Temporary folders of this name whose writers are dead, each held by a descriptor."""
-    for entry in sorted(path.parent.iterdir()):
-        if entry.name.startswith(_prefix(path)) and entry.name.endswith(_UNFINISHED):
-            with suppress(BlockingIOError):
-                if (held := _lock_folder(entry)) is not None:
-                    yield entry, held
+def _clear(folder: Path) -> None:
+    """Remove what dead writers left in a folder, after what they moved aside is back."""
+    _cleared.add(folder.resolve())
+    with os.scandir(folder) as entries:
+        places = [Path(entry.path) for entry in entries if entry.name.endswith(_UNFINISHED)]
+    for place in places:
+        with suppress(BlockingIOError):
+            if (held := _lock_folder(place)) is None:
+                continue
+            for earlier in place.glob(f"*{_EARLIER}"):
+                if not _mode(path := folder / earlier.name.removesuffix(_EARLIER)):
+                    os.rename(earlier, path)
+                    _flush(folder)
+            shutil.rmtree(place, ignore_errors=True)
+            os.close(held)
 
 
 def _lock_folder(place: Path) -> int | None:
@@ -237,7 +237,7 @@ def _lock_folder(place: Path) -> int | None:
         BlockingIOError: someone else holds it, or has removed it.
     """
     try:
-        descriptor = os.open(place, os.O_RDONLY | _NO_LINK)
+        descriptor = os.open(place, os.O_RDONLY | _FOLDER | _NO_LINK)
     except FileNotFoundError:
         raise BlockingIOError from None
     except OSError:
@@ -259,10 +259,6 @@ def _is_still(path: Path, descriptor: int) -> bool:
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def _earlier(place: Path, path: Path) -> Path:
-    return place / f"{path.name}.earlier"
 
 
 def _check_folder(folder: Path) -> None:

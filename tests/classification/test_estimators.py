@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import column_or_1d
 from torch import nn
 
+from secondguess._files import replacing_folder
 from secondguess.classification.cross_validation import cross_predict
 from secondguess.classification.estimators import PairClassifier
 from secondguess.classification.fitting import HeadName
@@ -253,11 +254,13 @@ def test_damaged_or_foreign_files_are_refused(tmp_path) -> None:
     weights = tmp_path / "weights.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-7])
-    with pytest.raises(ValueError, match="damaged classifier"):
+    with pytest.raises(ValueError, match=r"weights\.safetensors was changed"):
         PairClassifier.load(tmp_path, backbone=nn.Linear(2, 5))
     weights.write_bytes(whole)
     description = json.loads((tmp_path / "classifier.json").read_text())
-    (tmp_path / "classifier.json").write_text(json.dumps({**description, "format": 99}))
+    with replacing_folder(tmp_path) as unfinished:
+        (unfinished / "weights.safetensors").write_bytes(whole)
+        (unfinished / "classifier.json").write_text(json.dumps({**description, "format": 99}))
     with pytest.raises(ValueError, match="has format 99"):
         PairClassifier.load(tmp_path, backbone=nn.Linear(2, 5))
 

@@ -126,7 +126,7 @@ def test_two_trainings_cannot_write_to_one_directory_at_a_time(tmp_path: Path) -
 
     def meanwhile(step: int) -> dict[str, torch.Tensor]:
         if step == 10:
-            with pytest.raises(BlockingIOError, match="another training is writing") as error:
+            with pytest.raises(BlockingIOError, match="another process is writing") as error:
                 run(tmp_path)
             refused.append(str(error.value))
         return batch_at(step)

@@ -1,10 +1,9 @@
-"""A fitted `PairClassifier` as two files, `weights.safetensors` and `classifier.json`."""
+"""A fitted `PairClassifier` as a folder: `weights.safetensors`, `classifier.json`, a manifest."""
 
 from __future__ import annotations
 
 import copy
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from secondguess._files import check_manifest, replacing_folder, write_json
 from secondguess.classification.fitting import default_backbone
 from secondguess.classification.labels import as_classes
 from secondguess.classification.recalibration import PairRecalibration
@@ -35,7 +35,6 @@ WEIGHTS, DESCRIPTION = "weights.safetensors", "classifier.json"
 def save_classifier(classifier: PairClassifier, directory: Path) -> None:
     """Write a fitted classifier; a save that is cut short leaves the earlier one as it was."""
     check_is_fitted(classifier)
-    directory.mkdir(parents=True, exist_ok=True)
     settings = classifier.get_params(deep=False)
     has_own_backbone = settings.pop("backbone") is not None
     for name in ("classes", "random_state", "checkpoint_dir"):
@@ -57,10 +56,10 @@ def save_classifier(classifier: PairClassifier, directory: Path) -> None:
         tensors["feature_mean"] = torch.from_numpy(classifier.feature_mean_)
         tensors["feature_scale"] = torch.from_numpy(classifier.feature_scale_)
     tensors = {name: value.contiguous().cpu() for name, value in tensors.items()}
-    save_file(tensors, directory / f"{WEIGHTS}.partial")
-    (directory / f"{DESCRIPTION}.partial").write_text(json.dumps(description, indent=1) + "\n")
-    for name in (WEIGHTS, DESCRIPTION):
-        os.replace(directory / f"{name}.partial", directory / name)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with replacing_folder(directory) as unfinished:
+        save_file(tensors, unfinished / WEIGHTS)
+        write_json(unfinished / DESCRIPTION, description)
 
 
 def load_classifier(
@@ -111,6 +110,7 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
                 f"{directory / name} does not exist; expected a directory that "
                 f"PairClassifier.save wrote."
             )
+    check_manifest(directory)
     try:
         description = json.loads((directory / DESCRIPTION).read_text())
         tensors = load_file(directory / WEIGHTS)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from secondguess.cli.atomic import replacing
+from secondguess._files import replacing, replacing_folder
 from secondguess.cli.columns import (
     Chunk,
     Columns,
@@ -93,7 +93,7 @@ def _write_npy(
     columns: NpyColumns, out: Path, needed: Sequence[str], added: Sequence[str], compute: Compute
 ) -> int:
     row = 0
-    with replacing(out, folder=True) as partial:
+    with replacing_folder(out) as partial:
         for name in added:
             np.lib.format.open_memmap(
                 partial / f"{name}.npy", "w+", dtype=np.float64, shape=(columns.num_rows,)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from secondguess.cli.atomic import replacing
+from secondguess._files import write_json
 from secondguess.cli.errors import user_errors
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ def calibrate(
         )
         inflation = job.run(min_variance, failure_rate, miss_rate, workers)
         record = _as_record(inflation, probs_col, variance_col)
-        with replacing(out) as partial:
-            partial.write_text(json.dumps(record, indent=2) + "\n")
+        write_json(out, record)
     if as_json:
         typer.echo(json.dumps(record))
     else:

@@ -19,6 +19,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from secondguess._files import replacing
+
 INK = "#222222"
 GREY = "#9a9a9a"
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = (
@@ -106,7 +108,8 @@ def series_styles() -> zip[tuple[str, object, str]]:
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG; the same figure gives the same file."""
-    figure.savefig(path, format="png", metadata={"Software": None})
+    with replacing(path) as unfinished:
+        figure.savefig(unfinished, format="png", metadata={"Software": None})
 
 
 def shared_legend(figure: Figure, *axes: Axes) -> None:

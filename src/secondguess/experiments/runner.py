@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from secondguess._files import replacing, write_json
 from secondguess.report.sections import Claim as Claim
 from secondguess.report.sections import Section
 from secondguess.training.progress import steps_told_to
@@ -224,18 +225,9 @@ def _write_part(directory: Path, part: Part, result: PartResult) -> None:
     )
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file whole or not at all."""
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(unfinished, path)
-
-
 def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    unfinished = path.with_suffix(".unfinished")
-    with unfinished.open("wb") as file:
+    with replacing(path) as unfinished, unfinished.open("wb") as file:
         np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
-    os.replace(unfinished, path)
 
 
 def _versions() -> dict[str, str]:

@@ -26,6 +26,7 @@ from torch.utils.data import get_worker_info
 from transformers import PreTrainedTokenizerBase
 
 from secondguess._arrays import check_at_least
+from secondguess._files import write_json
 
 Layout = Literal["positions", "padded"]
 PaddingSide = Literal["left", "right"]
@@ -71,8 +72,7 @@ class PairFormat:
 
     def save(self, directory: Path | str) -> None:
         """Write the format beside a model."""
-        text = json.dumps(asdict(self), indent=2)
-        Path(directory, _FILE_NAME).write_text(text + "\n", encoding="utf-8")
+        write_json(Path(directory, _FILE_NAME), asdict(self))
 
     @classmethod
     def load(cls, directory: Path | str) -> PairFormat:

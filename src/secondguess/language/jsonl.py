@@ -12,12 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from secondguess._files import replacing, write_json, write_text
 from secondguess.language.formatting import FormatError
 
 Row = dict[str, Any]
@@ -161,7 +163,7 @@ class WindowedJob:
         path = self.parts / "settings.json"
         settings = {**self.settings, "window_size": self.window_size}
         if not path.exists():
-            _write_whole(path, json.dumps(settings, indent=2))
+            write_json(path, settings)
         found = json.loads(path.read_text(encoding="utf-8"))
         changed = [
             f"{key}: {found.get(key)!r} before, {settings.get(key)!r} now"
@@ -189,35 +191,24 @@ class WindowedJob:
             path = self.part(window)
             if not path.exists():
                 rows = work(window)
-                _write_whole(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+                write_text(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
             on_window(len(window.lines))
 
     def join(self) -> tuple[int, int]:
         """Put the windows together; how many rows there are, and how many were skipped."""
         num_rows = num_skipped = 0
-        unfinished = self.parts / "joined.unfinished"
-        with unfinished.open("wb") as joined:
+        with replacing(self.out) as unfinished, unfinished.open("wb") as joined:
             for window in read_windows(self.source, self.window_size):
                 for line in self.part(window).read_bytes().splitlines(keepends=True):
                     joined.write(line)
                     num_rows += 1
                     num_skipped += SKIPPED in json.loads(line)
-            joined.flush()
-            os.fsync(joined.fileno())
-        os.replace(unfinished, self.out)
         # One entry at a time: a list of all windows would grow with the file.
         with os.scandir(self.parts) as entries:
             for entry in entries:
-                os.unlink(entry)
+                if entry.is_dir(follow_symlinks=False):  # left by a writer that was killed
+                    shutil.rmtree(entry)
+                else:
+                    os.unlink(entry)
         self.parts.rmdir()
         return num_rows, num_skipped
-
-
-def _write_whole(path: Path, text: str) -> None:
-    # Several processes may write the same settings; each has a file of its own until it is whole.
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
-    with unfinished.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)

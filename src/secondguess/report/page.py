@@ -6,7 +6,6 @@ Needs Jinja2. Everything comes from `read_runs`; all text is escaped by the temp
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from itertools import groupby
@@ -16,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from secondguess._files import write_text
 from secondguess.report.numbers import duration, number
 from secondguess.report.reading import Run, read_runs
 from secondguess.report.sections import AnswerGroup, Walk
@@ -51,9 +51,7 @@ def write_answers(title: str, groups: Sequence[AnswerGroup], path: Path) -> Path
 
 def _write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)
+    write_text(path, text)
     return path
 
 

@@ -1,16 +1,14 @@
 """Checkpoints of a training: one safetensors file each, written whole or not at all.
 
 A checkpoint is a flat dictionary of tensors and a small JSON state, in one file (the JSON stands in
-the header of the safetensors file), so the two can never disagree. Nothing is pickled. Files are
-written beside their final name, flushed to the disk and renamed; the previous good one is kept. A
-checksum over all tensors finds damage that leaves the length alone. A directory is for one training
-at a time.
+the header of the safetensors file), so the two can never disagree. Nothing is pickled. The previous
+good one is kept. A checksum over all tensors finds damage that leaves the length alone. A directory
+is for one training at a time.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import warnings
 import zlib
@@ -21,16 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from secondguess._files import only_writer_of, replacing
 
 KEPT = 2
 """How many checkpoints stay on disk: the newest, and the one to fall back on."""
 
 _HEADER = "secondguess"
-_LOCK = "in-use.lock"
 _NAME = re.compile(r"step-(\d+)\.safetensors")
 
 
@@ -51,19 +49,9 @@ class Checkpoint:
 
 @contextmanager
 def only_training_in(directory: Path) -> Iterator[None]:
-    """Hold a directory, made if it is missing; while it is held, a second training is refused.
-
-    The operating system lets go of it when the process dies, however it dies.
-    """
+    """Hold a directory, made if it is missing; while it is held, a second training is refused."""
     directory.mkdir(parents=True, exist_ok=True)
-    try:
-        held = FileLock(directory / _LOCK).acquire(blocking=False)
-    except Timeout:
-        raise BlockingIOError(
-            f"another training is writing its checkpoints to {directory}. Wait until it has ended, "
-            f"or name another directory."
-        ) from None
-    with held:
+    with only_writer_of(directory / "checkpoints"):
         yield
 
 
@@ -95,11 +83,8 @@ def write_checkpoint(
         "checksum": _checksum(tensors),
     }
     path = directory / f"step-{checkpoint.step:09d}.safetensors"
-    unfinished = path.with_suffix(".unfinished")
-    save_file(tensors, unfinished, metadata={_HEADER: json.dumps(header, sort_keys=True)})
-    _flush(unfinished)
-    os.replace(unfinished, path)
-    _flush(directory)
+    with replacing(path) as unfinished:
+        save_file(tensors, unfinished, metadata={_HEADER: json.dumps(header, sort_keys=True)})
     # A file of a later step is damaged or of an abandoned run: this training has just been there.
     kept = [found for step, found in _newest_first(directory) if step <= checkpoint.step][:KEPT]
     for _, found in _newest_first(directory):
@@ -174,14 +159,6 @@ def _leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _newest_first(directory: Path) -> list[tuple[int, Path]]:
     found = [(_NAME.fullmatch(path.name), path) for path in directory.glob("step-*")]
     return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _warn(damaged: list[str], outcome: str) -> None:

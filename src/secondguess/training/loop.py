@@ -86,7 +86,7 @@ def train(
         progress: what to call the training on a progress bar; without it there is none.
 
     Raises:
-        BlockingIOError: another training is writing to `checkpoint_dir`.
+        BlockingIOError: another process is training in `checkpoint_dir`.
         FloatingPointError: a loss was not finite; the last good checkpoint is kept.
         ValueError: the checkpoint is of another training, or the batch cannot be divided.
     """

@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from secondguess._files import write_json
 from secondguess.baselines.evidential import EvidentialBatch
 from secondguess.classification.batches import PairBatch
 from secondguess.experiments.cifar10h.methods import METHODS, Method
 from secondguess.experiments.cifar10h.presets import PRESETS, REPEATED, Preset
 from secondguess.experiments.cifar10h.protocol import ProtocolConfig, Recipe
 from secondguess.experiments.registry import EXPERIMENTS
-from secondguess.experiments.runner import write_json
 from secondguess.models.wide_resnet import WideResNet
 
 

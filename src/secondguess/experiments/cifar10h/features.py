@@ -11,7 +11,6 @@ float32 in memory.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from secondguess._files import replacing
 
 NUM_FEATURES = 1280
 IMAGE_SIZE = 96
@@ -121,10 +122,8 @@ def _extracted(pixels: NDArray[np.uint8], extractor: nn.Module) -> NDArray[np.fl
 
 
 def _write(path: Path, features: NDArray[np.float16]) -> None:
-    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
-    with unfinished.open("wb") as file:
-        np.save(file, features, allow_pickle=False)
-    unfinished.replace(path)  # whole or not at all: a killed pass leaves no half file
+    with replacing(path) as unfinished:
+        np.save(unfinished, features, allow_pickle=False)
 
 
 def _digest(pixels: NDArray[np.uint8], extractor: nn.Module) -> str:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from secondguess._files import write_json
 from secondguess.experiments.cifar10h import data as files
 from secondguess.experiments.cifar10h.data import Cifar10H
 from secondguess.experiments.cifar10h.evaluation import final_result
@@ -24,7 +25,7 @@ from secondguess.experiments.cifar10h.protocol import tune
 from secondguess.experiments.cifar10h.summary import summarise
 from secondguess.experiments.cifar10h.task import Task, frozen_task, image_task
 from secondguess.experiments.cifar10h.variants import VARIANTS
-from secondguess.experiments.runner import Part, PartResult, run_experiment, write_json
+from secondguess.experiments.runner import Part, PartResult, run_experiment
 
 
 def run_cifar10h(

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from secondguess._files import write_json
 from secondguess.experiments.cifar10h.claims import best_pair_model, cifar10h_claims
 from secondguess.experiments.cifar10h.comparison import compare_with_naive
 from secondguess.experiments.cifar10h.data import AnnotatedInputs
 from secondguess.experiments.cifar10h.figures import draw_calibration_errors
 from secondguess.experiments.cifar10h.page import cifar10h_summary_section
 from secondguess.experiments.cifar10h.tables import Rows, method_of
-from secondguess.experiments.runner import write_json
 
 _DIGITS = 6
 
