@@ -21,6 +21,7 @@ KNOWN = np.array([0.6, 0.0, 0.4])  # where the fact is true,
 OTHER = np.array([0.0, 0.6, 0.4])  # and where its opposite is
 MAX_HALLUCINATION_RATE = 0.15
 NUM_QUESTIONS = 20_000
+NUM_CANDIDATES = 20
 
 
 def pair_predictor() -> np.ndarray:
@@ -57,26 +58,28 @@ def decode(scores: sg.SelfCheatScores, rng: np.random.Generator) -> dict[str, tu
     truths = np.where(fact_is_true[:, None], KNOWN, OTHER)
     cumulative = np.exp(scores.log_marginal).cumsum(axis=1)
 
-    def sampler(prompts, rng):
-        below = cumulative[list(prompts)] < rng.random(len(prompts))[:, None]
-        return [int(answer) for answer in below.sum(axis=1)]
-
-    def scorer(prompts, responses):
-        return scores[list(prompts), list(responses)]
-
-    prompts = topics.tolist()
-    rules = {"max_hallucination_rate": MAX_HALLUCINATION_RATE, "rng": rng}
-    answers = {
-        "plain sampling": sampler(prompts, rng),
-        "selective filter": sg.selective_filter(prompts, sampler, scorer, **rules),
-        "rejection": sg.rejection_sample(prompts, sampler, scorer, max_attempts=20, **rules),
-        "top-1 search": sg.top1_search(prompts, sampler, scorer, num_candidates=20, **rules),
+    # Answers are drawn from the model: a few candidates per question, `(questions, candidates)`.
+    uniform = rng.random((NUM_QUESTIONS, NUM_CANDIDATES, 1))
+    drawn = (cumulative[topics][:, None, :] < uniform).sum(axis=2)
+    scored = scores[topics[:, None], drawn]
+    rate = MAX_HALLUCINATION_RATE
+    first = drawn[:, 0].tolist()
+    decisions = {
+        "selective filter": sg.decode_selective(first, scored[:, 0], max_hallucination_rate=rate)
+    }
+    for name, decode_one in (
+        ("rejection", sg.decode_rejection),
+        ("top-1 search", sg.decode_top1),
+    ):
+        decisions[name] = [
+            decode_one(drawn[question].tolist(), scored[question], max_hallucination_rate=rate)
+            for question in range(NUM_QUESTIONS)
+        ]
+    answers = {"plain sampling": first} | {
+        name: [decision.response for decision in given] for name, given in decisions.items()
     }
     rates = {}
-    for name, given in answers.items():
-        responses = [
-            answer.response if isinstance(answer, sg.Decision) else answer for answer in given
-        ]
+    for name, responses in answers.items():
         wrong = [truths[i, y] == 0 for i, y in enumerate(responses) if y is not None]
         rates[name] = (len(wrong) / NUM_QUESTIONS, float(np.mean(wrong)))
     return rates

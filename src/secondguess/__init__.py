@@ -31,13 +31,7 @@ from secondguess.theory.calibration.means import (
     mean_upper_bound,
 )
 from secondguess.theory.calibration.one_sided import CalibratedLowerBound, fit_lower_bound
-from secondguess.theory.decoding import (
-    Sampler,
-    Scorer,
-    rejection_sample,
-    selective_filter,
-    top1_search,
-)
+from secondguess.theory.decoding import decode_rejection, decode_selective, decode_top1
 from secondguess.theory.joints import (
     JointReport,
     binary_joint,
@@ -97,8 +91,6 @@ __all__ = [
     "ReliabilityBins",
     "RestsOn",
     "RiskCoverageCurve",
-    "Sampler",
-    "Scorer",
     "SelfCheatScores",
     "VarianceInflation",
     "accuracy",
@@ -108,6 +100,9 @@ __all__ = [
     "cantelli_lower_bound",
     "chebyshev_interval",
     "check_joint",
+    "decode_rejection",
+    "decode_selective",
+    "decode_top1",
     "first_order_ece",
     "first_order_ece_standard_error",
     "fit_by_bin",
@@ -126,14 +121,11 @@ __all__ = [
     "mean_upper_bound",
     "mean_variance",
     "pair_covariance",
-    "rejection_sample",
     "reliability_bins",
     "risk_coverage_curve",
     "second_order_ece",
     "second_order_ece_floor",
     "second_order_ece_standard_error",
     "select_min_variance",
-    "selective_filter",
     "squared_error_estimate",
-    "top1_search",
 ]

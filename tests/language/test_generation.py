@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,13 @@ from language.models import FAMILIES, network_of, pair_model, ragged_texts
 from language.table_network import SPELLINGS, table_model
 from worlds import World, random_world, two_point
 
-from secondguess.language.formatting import Layout, Prompt
+from secondguess.language.formatting import Layout
 from secondguess.language.generation import Sampling, Strategy, answer, sample
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score, totals
-from secondguess.theory.decoding import rejection_sample, selective_filter, top1_search
+from secondguess.theory.decoding import decode_selective, decode_top1
 from secondguess.theory.joints import joint_scores
-from secondguess.theory.records import RestsOn, SelfCheatScores
+from secondguess.theory.records import Decision, RestsOn, SelfCheatScores
 
 LAYOUTS: tuple[Layout, ...] = ("positions", "padded")
 
@@ -145,25 +146,30 @@ def test_answers_equal_the_theory_layers(index: int, layout: Layout, strategy: S
     num_candidates = 6
     prompts = [f"x{row}" for row in range(len(world.input_probs))] * 4
 
-    def sampler(asked: Sequence[Prompt], rng: np.random.Generator) -> list[str]:
-        return [each.text for each in sample(model, asked, rng=rng)]
+    rng = np.random.default_rng(3)
 
-    def scorer(asked: Sequence[str], texts: Sequence[str]) -> SelfCheatScores:
-        rows = [int(prompt[1:]) for prompt in asked]
-        return table[rows, [SPELLINGS.index(text) for text in texts]]
+    def draw(rows: Sequence[int]) -> tuple[list[str], SelfCheatScores]:
+        texts = [each.text for each in sample(model, [prompts[row] for row in rows], rng=rng)]
+        inputs = [int(prompts[row][1:]) for row in rows]
+        return texts, table[inputs, [SPELLINGS.index(text) for text in texts]]
 
-    options: dict[str, Any] = {
-        "max_hallucination_rate": rate,
-        "rng": np.random.default_rng(3),
-    }
+    rows = range(len(prompts))
+    expected: list[Decision[str]] = []
     if strategy == "selective":
-        expected = selective_filter(prompts, sampler, scorer, **options)
-    elif strategy == "rejection":
-        options["max_attempts"] = num_candidates
-        expected = rejection_sample(prompts, sampler, scorer, **options)
+        expected = decode_selective(*draw(rows), max_hallucination_rate=rate)
+    elif strategy == "top1":
+        texts, scores = draw(np.repeat(rows, num_candidates).tolist())
+        for start in range(0, len(texts), num_candidates):
+            piece = slice(start, start + num_candidates)
+            expected.append(decode_top1(texts[piece], scores[piece], max_hallucination_rate=rate))
     else:
-        options["num_candidates"] = num_candidates
-        expected = top1_search(prompts, sampler, scorer, **options)
+        expected = [Decision(None, None, None, None, num_candidates)] * len(prompts)
+        for attempt in range(1, num_candidates + 1):
+            waiting = [row for row in rows if expected[row].abstained]
+            kept = decode_selective(*draw(waiting), max_hallucination_rate=rate)
+            for row, decision in zip(waiting, kept, strict=True):
+                if not decision.abstained:
+                    expected[row] = replace(decision, num_candidates=attempt)
     found = answer(
         model,
         prompts,

@@ -1,8 +1,6 @@
-"""The decoders keep their rate on calibrated worlds, break on others, and do no work twice."""
+"""The decoders keep their rate on calibrated worlds, break on others, and count each draw once."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,29 +12,24 @@ import secondguess as sg
 
 NUM_PROMPTS = 5_000
 FALSE_ALARM_RATE = 1e-6
-STRATEGIES = {
-    "selective": sg.selective_filter,
-    "rejection": lambda *args, **kwargs: sg.rejection_sample(*args, max_attempts=20, **kwargs),
-    "top1": lambda *args, **kwargs: sg.top1_search(*args, num_candidates=8, **kwargs),
-}
-strategies = pytest.mark.parametrize("decode", STRATEGIES.values(), ids=STRATEGIES.keys())
+NUM_CANDIDATES = {"selective": 1, "rejection": 20, "top1": 8}
+OF_ONE_PROMPT = {"rejection": sg.decode_rejection, "top1": sg.decode_top1}
+strategies = pytest.mark.parametrize("strategy", NUM_CANDIDATES)
 
 
-class TableModel:
-    """A joint for each input, as sampler and scorer; it remembers what it was asked to score."""
-
-    def __init__(self, joint: np.ndarray):
-        self.scores = sg.joint_scores(joint)
-        self.marginal = sg.joint_marginal(joint)
-        self.asked: Counter = Counter()
-
-    def sample(self, prompts, rng):
-        cumulative = self.marginal[list(prompts)].cumsum(axis=1)
-        return [int(y) for y in (cumulative < rng.random(len(prompts))[:, None]).sum(axis=1)]
-
-    def score(self, prompts, responses):
-        self.asked.update(zip(prompts, responses, strict=True))
-        return self.scores[list(prompts), list(responses)]
+def decode(joint: np.ndarray, prompts, strategy: str, *, seed: int = 0, **rule):
+    """One decision per prompt, from samples of the model with a joint for each input."""
+    scores, marginal = sg.joint_scores(joint), sg.joint_marginal(joint)
+    num_candidates = NUM_CANDIDATES[strategy]
+    rng = np.random.default_rng(seed)
+    prompts = np.array(prompts, dtype=np.int64)
+    cumulative = marginal[prompts].cumsum(axis=1)[:, None, :]
+    drawn = (cumulative < rng.random((len(prompts), num_candidates, 1))).sum(axis=2)
+    scored = scores[prompts[:, None], drawn]
+    if strategy == "selective":
+        return sg.decode_selective(drawn[:, 0].tolist(), scored[:, 0], **rule)
+    choose = OF_ONE_PROMPT[strategy]
+    return [choose(drawn[i].tolist(), scored[i], **rule) for i in range(len(prompts))]
 
 
 def quiz() -> World:
@@ -55,13 +48,11 @@ def quiz() -> World:
     return World(np.array(inputs), np.array(truths), np.array(groups))
 
 
-def hallucinations(world: World, model: TableModel, decode, rate: float, seed: int):
+def hallucinations(world: World, joint: np.ndarray, strategy: str, rate: float, seed: int):
     """How many prompts were answered, and how many answers were impossible."""
     rng = np.random.default_rng(seed)
     prompts = rng.choice(len(world.input_probs), size=NUM_PROMPTS, p=world.input_probs)
-    decisions = decode(
-        list(prompts), model.sample, model.score, max_hallucination_rate=rate, rng=rng
-    )
+    decisions = decode(joint, prompts, strategy, seed=seed + 1, max_hallucination_rate=rate)
     wrong = [
         world.true_probs[prompt, decision.response] == 0
         for prompt, decision in zip(prompts, decisions, strict=True)
@@ -82,94 +73,72 @@ def hallucinations(world: World, model: TableModel, decode, rate: float, seed: i
     ],
     ids=["quiz", "two-point", "random"],
 )
-def test_decoders_meet_their_rate_on_calibrated_worlds(world, rate, decode):
+def test_decoders_meet_their_rate_on_calibrated_worlds(world, rate, strategy):
     """False alarms: one-sided binomial test at the promised rate, 1e-6 for each case."""
-    model = TableModel(world.calibrated_joint())
-    answered, wrong = hallucinations(world, model, decode, rate, seed=1)
+    answered, wrong = hallucinations(world, world.calibrated_joint(), strategy, rate, seed=1)
     assert answered > 0
     assert binom.sf(wrong - 1, answered, rate) >= FALSE_ALARM_RATE
 
 
 @pytest.mark.statistical
 @strategies
-def test_a_miscalibrated_model_breaks_the_rate(decode):
+def test_a_miscalibrated_model_breaks_the_rate(strategy):
     """The model that never cheats answers everything; the test above would catch it."""
     world = quiz()
     answered, wrong = hallucinations(
-        world, TableModel(world.overconfident_joint()), decode, rate=0.05, seed=1
+        world, world.overconfident_joint(), strategy, rate=0.05, seed=1
     )
     assert answered == NUM_PROMPTS
     assert binom.sf(wrong - 1, answered, 0.05) < FALSE_ALARM_RATE
 
 
 @strategies
-def test_decoders_abstain_where_nothing_qualifies(decode):
+def test_decoders_abstain_where_nothing_qualifies(strategy):
     joint = np.broadcast_to(np.eye(4) / 4, (3, 4, 4))  # it knows nothing: C = 1/4 everywhere
-    model = TableModel(joint)
-    decisions = decode(
-        [0, 1, 2],
-        model.sample,
-        model.score,
-        max_hallucination_rate=0.5,
-        rng=np.random.default_rng(0),
-    )
-    assert all(decision.abstained and decision.bound is None for decision in decisions)
-    assert max(model.asked.values()) == 1, "a candidate of one prompt was scored twice"
+    for decision in decode(joint, [0, 1, 2], strategy, max_hallucination_rate=0.5):
+        assert decision.abstained
+        assert decision.bound is decision.gap is decision.scores is None
+        assert decision.num_candidates == NUM_CANDIDATES[strategy]
 
 
 def test_top1_takes_the_most_probable_that_qualifies():
-    joint = sg.joint_from_moments([0.5, 0.3, 0.2], np.zeros((3, 3)))
-    joint[[0, 2], [0, 2]] += 0.1
-    joint[[0, 2], [2, 0]] -= 0.1
-    model = TableModel(joint[None])
-    [decision] = sg.top1_search(
-        [0],
-        model.sample,
-        model.score,
-        max_hallucination_rate=0.25,
-        num_candidates=200,
-        rng=np.random.default_rng(0),
-    )
-    gaps = model.scores.confidence_gap("absolute")[0]
-    assert gaps[0] > 0.25 > gaps[1]  # the most probable response is not the one
-    assert decision.response == 1
+    scores = sg.SelfCheatScores(np.log([0.2, 0.5, 0.3, 0.3]), np.log([0.2, 0.9, 0.35, 0.3]))
+    decision = sg.decode_top1(["a", "b", "c", "d"], scores, max_hallucination_rate=0.25)
+    gaps = scores.confidence_gap("absolute")
+    assert gaps[1] > 0.25 > gaps[2]  # the most probable response is not the one
+    assert decision.response == "c", "of equally probable ones, the first drawn"
     assert decision.bound is not None
-    assert decision.gap == decision.bound.value == gaps[1]
-    assert decision.num_candidates == 200
+    assert decision.gap == decision.bound.value == gaps[2]
+    assert decision.num_candidates == 4
     assert decision.bound.rests_on is sg.RestsOn.CALIBRATED_PAIRS
     assert decision.scores is not None
-    assert decision.scores.log_marginal == model.scores.log_marginal[0, 1]
+    assert decision.scores.log_marginal == scores.log_marginal[2]
 
 
-def test_rejection_counts_its_attempts_and_stops():
-    calls = []
+def test_rejection_takes_the_first_that_qualifies_and_counts_up_to_it():
+    scores = sg.SelfCheatScores(np.log([0.1, 0.2, 0.5]), np.log([0.9, 0.2, 0.5]))
+    decision = sg.decode_rejection(["a", "b", "c"], scores, max_hallucination_rate=0.1)
+    assert decision.response == "b"
+    assert decision.num_candidates == 2
 
-    def sampler(prompts, rng):
-        calls.append(list(prompts))
-        return ["no"] * len(prompts)
 
-    def scorer(prompts, responses):
-        return sg.SelfCheatScores(np.log([0.1] * len(prompts)), np.log([0.9] * len(prompts)))
-
-    [decision] = sg.rejection_sample(
-        ["?"],
-        sampler,
-        scorer,
-        max_hallucination_rate=0.1,
-        max_attempts=7,
-        rng=np.random.default_rng(),
-    )
-    assert decision.abstained
-    assert decision.num_candidates == len(calls) == 7
+def test_the_first_draw_stands_for_equal_ones():
+    """A response that comes up again with other rounding is neither preferred nor accepted."""
+    scores = sg.SelfCheatScores(np.array([-1.0, -1.0 + 1e-7]), np.array([-1.0, -1.0]))
+    found = sg.decode_top1(["a", "a"], scores, max_hallucination_rate=0.1)
+    assert found.scores is not None
+    assert found.scores.log_marginal == -1.0
+    at_the_edge = sg.SelfCheatScores(np.log([0.45, 0.45]), np.log([0.5 + 1e-9, 0.5]))
+    assert at_the_edge.confidence_gap()[0] > at_the_edge.confidence_gap()[1]
+    rate = float(at_the_edge.confidence_gap()[1])
+    assert sg.decode_rejection(["a", "a"], at_the_edge, max_hallucination_rate=rate).abstained
 
 
 @strategies
-def test_confidence_above_one_is_not_trusted_by_default(decode):
-    model = TableModel(np.array([[[0.0, 0.5], [0.5, 0.0]]]))  # C is infinite
-    arguments = ([0], model.sample, model.score)
-    rng = np.random.default_rng(0)
-    [careful] = decode(*arguments, max_hallucination_rate=0.1, rng=rng)
-    [naive] = decode(*arguments, max_hallucination_rate=0.1, rng=rng, gap="one_minus")
+def test_confidence_above_one_is_not_trusted_by_default(strategy):
+    joint = np.array([[[0.0, 0.5], [0.5, 0.0]]])  # C is infinite
+    [careful] = decode(joint, [0], strategy, max_hallucination_rate=0.1)
+    [naive] = decode(joint, [0], strategy, max_hallucination_rate=0.1, gap="one_minus")
     assert careful.abstained
     assert naive.gap == -np.inf
     assert naive.bound is not None
@@ -177,30 +146,19 @@ def test_confidence_above_one_is_not_trusted_by_default(decode):
     assert not naive.abstained
 
 
-@strategies
-def test_no_prompts_give_no_decisions(decode):
-    model = TableModel(worlds.coins().calibrated_joint())
-    assert (
-        decode(
-            [], model.sample, model.score, max_hallucination_rate=0.1, rng=np.random.default_rng()
-        )
-        == []
-    )
+def test_no_candidates_give_no_answer():
+    nothing = sg.SelfCheatScores(np.empty(0), np.empty(0))
+    assert sg.decode_selective([], nothing, max_hallucination_rate=0.1) == []
+    for choose in OF_ONE_PROMPT.values():
+        decision = choose([], nothing, max_hallucination_rate=0.1)
+        assert decision.abstained
+        assert decision.num_candidates == 0
 
 
-@strategies
-def test_bad_rates_samplers_and_scorers_are_refused(decode):
-    model = TableModel(worlds.coins().calibrated_joint())
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("choose", [sg.decode_selective, *OF_ONE_PROMPT.values()])
+def test_bad_rates_and_scores_of_another_shape_are_refused(choose):
+    scores = sg.SelfCheatScores(np.log([0.5, 0.5]), np.log([0.5, 0.9]))
     with pytest.raises(ValueError, match="max_hallucination_rate is 0"):
-        decode([0], model.sample, model.score, max_hallucination_rate=0, rng=rng)
-    with pytest.raises(ValueError, match=r"sampler gave 1 responses to \d+ prompts"):
-        decode([0, 1], lambda *_: [0], model.score, max_hallucination_rate=0.1, rng=rng)
-    with pytest.raises(ValueError, match="scorer gave scores of shape"):
-        decode(
-            [0],
-            model.sample,
-            lambda prompts, _: model.scores[[0]],
-            max_hallucination_rate=0.1,
-            rng=rng,
-        )
+        choose(["a", "b"], scores, max_hallucination_rate=0)
+    with pytest.raises(ValueError, match=r"scores has shape \(2,\) for 1 responses"):
+        choose(["a"], scores, max_hallucination_rate=0.1)

@@ -8,9 +8,9 @@ for every decoder that sees the prompt only through the model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 import torch
@@ -38,10 +38,17 @@ from secondguess.language.scoring import (
     select_rows,
     totals,
 )
-from secondguess.theory.decoding import rejection_sample, selective_filter, top1_search
-from secondguess.theory.records import Decision, GapKind, SelfCheatScores
+from secondguess.theory.decoding import decode_rejection, decode_selective, decode_top1
+from secondguess.theory.records import Decision, GapKind
 
 Strategy = Literal["selective", "rejection", "top1"]
+
+
+class Rule(TypedDict):
+    """What all decoders are told."""
+
+    max_hallucination_rate: float
+    gap: GapKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,28 +177,44 @@ def answer(
         gap: how confidences above 1 are treated; see `SelfCheatScores.confidence_gap`.
         batch_size: how many responses are drawn side by side.
     """
+    rule: Rule = {"max_hallucination_rate": max_hallucination_rate, "gap": gap}
 
-    def sampler(asked: Sequence[Prompt], rng: np.random.Generator) -> list[ScoredResponse]:
+    def draw(asked: Sequence[Prompt]) -> list[ScoredResponse]:
         return sample(model, asked, rng=rng, sampling=sampling, batch_size=batch_size)
 
-    def scorer(asked: Sequence[Prompt], responses: Sequence[ScoredResponse]) -> SelfCheatScores:
-        return totals(responses)
-
-    options: dict[str, Any] = {
-        "max_hallucination_rate": max_hallucination_rate,
-        "rng": rng,
-        "gap": gap,
-    }
+    check_at_least("num_candidates", num_candidates, 1)
     match strategy:
         case "selective":
-            return selective_filter(prompts, sampler, scorer, **options)
+            drawn = draw(prompts)
+            return decode_selective(drawn, totals(drawn), **rule)
         case "rejection":
-            options["max_attempts"] = num_candidates
-            return rejection_sample(prompts, sampler, scorer, **options)
+            return _answer_by_rejection(prompts, draw, num_candidates, rule)
         case "top1":
-            options["num_candidates"] = num_candidates
-            return top1_search(prompts, sampler, scorer, **options)
+            drawn = draw([prompt for prompt in prompts for _ in range(num_candidates)])
+            return [
+                decode_top1(candidates, totals(candidates), **rule)
+                for candidates in chunks(drawn, num_candidates)
+            ]
     raise ValueError(f"strategy is {strategy!r}; expected one of {', '.join(get_args(Strategy))}.")
+
+
+def _answer_by_rejection(
+    prompts: Sequence[Prompt],
+    draw: Callable[[Sequence[Prompt]], list[ScoredResponse]],
+    num_candidates: int,
+    rule: Rule,
+) -> list[Decision[ScoredResponse]]:
+    """One candidate at a time, for the prompts that are still without an answer."""
+    candidates: list[list[ScoredResponse]] = [[] for _ in prompts]
+    decisions: dict[int, Decision[ScoredResponse]] = {}
+    waiting = list(range(len(prompts)))
+    for _ in range(num_candidates):
+        drawn = draw([prompts[row] for row in waiting]) if waiting else []
+        for row, response in zip(waiting, drawn, strict=True):
+            candidates[row].append(response)
+            decisions[row] = decode_rejection(candidates[row], totals(candidates[row]), **rule)
+        waiting = [row for row in waiting if decisions[row].abstained]
+    return [decisions[row] for row in range(len(prompts))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,7 +28,7 @@ from secondguess.experiments.frozen_lake.world import LAKE, NUM_EXPERTS
 from secondguess.language.generation import Sampling, sample
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import totals
-from secondguess.theory.decoding import top1_search
+from secondguess.theory.decoding import decode_top1
 from secondguess.theory.records import SelfCheatScores
 
 MAX_HALLUCINATION_RATE = 0.05
@@ -177,22 +177,14 @@ def threshold_for(walks: Walks, *, max_rate: float) -> float:
 
 def top1(walks: Walks) -> dict[int, int | None]:
     """For each view, the row that top-1 search takes among its samples, or None if it abstains."""
-
-    def replay(rows: list[int]) -> int | None:
-        [decision] = top1_search(
-            [0],
-            lambda prompts, rng: rows,
-            lambda prompts, responses: walks.scores[np.array(responses)],
-            max_hallucination_rate=MAX_HALLUCINATION_RATE,
-            num_candidates=len(rows),
-            rng=np.random.default_rng(0),
+    chosen: dict[int, int | None] = {}
+    for view in np.unique(walks.views):
+        rows = np.flatnonzero(walks.views == view)
+        decision = decode_top1(
+            rows.tolist(), walks.scores[rows], max_hallucination_rate=MAX_HALLUCINATION_RATE
         )
-        return decision.response
-
-    return {
-        int(view): replay(np.flatnonzero(walks.views == view).tolist())
-        for view in np.unique(walks.views)
-    }
+        chosen[int(view)] = decision.response
+    return chosen
 
 
 @dataclass(frozen=True, slots=True, eq=False)
