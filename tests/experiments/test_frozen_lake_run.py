@@ -217,10 +217,13 @@ def test_the_report_has_walks_and_every_figure_it_names(directory):
     assert "still learning" not in "".join(described.section.notes)
     exact, network = described.section.walks
     assert [len(view.walks) for view in exact.views] == [30, 30, 30]
-    assert [view.unsafe_cell for view in exact.views] == [16, 13, None]
+    marked = [[cell for cell, sign in enumerate(view.signs) if sign == "!"] for view in exact.views]
+    assert marked == [[16], [13], []]
+    assert [view.tones.count("blue") for view in exact.views] == [8, 8, 9]
+    assert [view.signs.count("?") for view in exact.views] == [0, 0, 9]
     accepted = [walk for walk in exact.views[2].walks if walk.gap <= exact.max_gap]
     assert accepted
-    assert not any(walk.over_lake for walk in accepted)
+    assert not any(walk.is_flagged for walk in accepted)
     assert all(walk.cells[0] == 10 for walk in accepted)
     assert all(len(view.walks) <= 30 for view in network.views)
 

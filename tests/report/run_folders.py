@@ -40,8 +40,8 @@ def png(width: int = 3, height: int = 2) -> bytes:
 def full_section(text: str = "some text") -> Section:
     """A section with everything in it, and the same text everywhere."""
     walks = (
-        Walk(cells=(2, 1, 0, 1), confidence=0.98, exact_confidence=0.99, over_lake=False, unsafe=0),
-        Walk(cells=(2, 3), confidence=0.3, exact_confidence=None, over_lake=True, unsafe=0.5),
+        Walk(cells=(2, 1, 0, 1), confidence=0.98, reading=text, is_flagged=False),
+        Walk(cells=(2, 3), confidence=0.3, reading=text, is_flagged=True),
     )
     return Section(
         title=text,
@@ -68,14 +68,23 @@ def full_section(text: str = "some text") -> Section:
             WalkGroup(
                 title=text,
                 note=text,
+                alt=text,
                 side=2,
-                start=2,
-                goal=1,
-                lake=(3,),
+                flag="over the hill",
                 max_gap=0.05,
                 views=(
-                    WalkView(title=text, unsafe_cell=3, walks=walks),
-                    WalkView(title=text + " 2", unsafe_cell=None, walks=walks[:1]),
+                    WalkView(
+                        title=text,
+                        tones=("plain", "green", "plain", "orange"),
+                        signs=("", "G", "S", text[:1]),
+                        walks=walks,
+                    ),
+                    WalkView(
+                        title=text + " 2",
+                        tones=("plain", "green", "plain", "blue"),
+                        signs=("", "G", "S", "?"),
+                        walks=walks[:1],
+                    ),
                 ),
             ),
         ),

@@ -207,7 +207,7 @@ def walks_of(view: Any) -> list[dict[str, Any]]:
     return view.evaluate(
         """(view) => [...view.querySelectorAll(".walk")].map((walk) => ({
           gap: Number(walk.dataset.gap),
-          lake: walk.dataset.lake === "1",
+          flagged: walk.dataset.flagged === "1",
           solid: getComputedStyle(walk).strokeDasharray === "none",
           shown: getComputedStyle(walk).visibility === "visible",
         }))"""
@@ -229,7 +229,7 @@ def test_walks_are_filtered_by_confidence(report: Path, opened: Opened) -> None:
             accepted = [walk for walk in walks if walk["gap"] <= limit]
             assert [walk["solid"] for walk in walks] == [walk["gap"] <= limit for walk in walks]
             counts = view.locator("b").all_inner_texts()
-            assert counts == [str(len(accepted)), str(sum(walk["lake"] for walk in accepted))]
+            assert counts == [str(len(accepted)), str(sum(walk["flagged"] for walk in accepted))]
     assert limit == 0.04
     group.get_by_label("hide rejected walks").check()
     for view in group.locator(".view").all():

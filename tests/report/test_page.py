@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,9 +17,11 @@ from report.run_folders import full_section, png, write_run
 from typer.testing import CliRunner
 
 from secondguess.cli.app import app
+from secondguess.report import words
 from secondguess.report.page import write_answers, write_report
 from secondguess.report.reading import read_runs
 from secondguess.report.sections import (
+    Answer,
     Figure,
     Section,
     Table,
@@ -26,6 +30,7 @@ from secondguess.report.sections import (
     WalkView,
     read_record,
 )
+from secondguess.report.words import ColouredWord
 
 HOSTILE = "\"'></script></style><script>alert(1)</script><img src=x onerror=alert(2)>&{{ 7 * 7 }}"
 
@@ -71,7 +76,7 @@ def test_a_page_shows_verdicts_numbers_tables_words_walks_and_figures(tmp_path: 
     assert readings[3] == "log-probability −1.500"
     walks = found.of("polyline")
     assert [walk["class"] for walk in walks] == ["walk", "walk rejected", "walk"]
-    assert "accepted, 0 of them over the lake" in text
+    assert "accepted, 0 of them over the hill" in text
 
 
 def test_the_page_asks_nothing_of_the_network(tmp_path: Path) -> None:
@@ -188,6 +193,155 @@ def test_a_broken_file_costs_one_line(
     assert text.count("Not shown") == 1
 
 
+WALKS = {
+    "title": "",
+    "alt": "",
+    "side": 10**9,
+    "flag": "",
+    "max_gap": 0.1,
+    "views": [{"title": "", "tones": [], "signs": [], "walks": []}],
+}
+DAMAGED = {
+    "half a letter": ("result.json", '{"config": {"a": "\\ud800"}, "claims": []}'),
+    "half a letter in a title": (
+        "page.json",
+        '{"title": "\\udfff", "paper_section": "", "claim": ""}',
+    ),
+    "a number beyond all": ("result.json", '{"seconds": {"a": 1' + "0" * 400 + "}}"),
+    "a number of too many digits": ("result.json", '{"seconds": {"a": 1' + "0" * 5000 + "}}"),
+    "no number": ("result.json", '{"seconds": {"a": NaN, "b": Infinity, "c": -1e300}}'),
+    "a bound beyond all": (
+        "result.json",
+        '{"claims": [{"name": "", "holds": true, "value": 1, "bound": 1' + "0" * 400 + "}]}",
+    ),
+    "lists in lists": ("result.json", "[" * 100_000),
+    "lists in settings": (
+        "result.json",
+        '{"config": {"a": ' + "[" * 900 + "]" * 900 + '}, "versions": [], "machine": 7}',
+    ),
+    "a grid of all cells": (
+        "page.json",
+        json.dumps({"title": "", "paper_section": "", "claim": "", "walks": [WALKS]}),
+    ),
+    "names that are no text": ("result.json", '{"claims": {"a": []}, "seconds": ["a"]}'),
+    "bytes": ("result.json", "\x00\x01"),
+    "nothing": ("page.json", ""),
+    "a figure without a name": (
+        "page.json",
+        '{"title": "", "paper_section": "", "claim": "", "figures": '
+        '[{"file": "", "caption": "", "alt": ""}, {"file": "..", "caption": "", "alt": ""}, '
+        '{"file": "a\\u0000b", "caption": "", "alt": ""}]}',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_one_damaged_run_does_not_lose_the_report(tmp_path: Path, name: str) -> None:
+    file, content = DAMAGED[name]
+    write_run(tmp_path, "whole", text="all that is well")
+    (write_run(tmp_path, "damaged") / file).write_text(content)
+    text = "".join(Elements(page_of(tmp_path)).text)
+    assert text.count("all that is well") > 15
+    assert "1 of 2 checks hold" in text or "1 of 2 hold" in text
+
+
+@pytest.mark.parametrize("file", ["result.json", "page.json", "figures/a.png"])
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to itself"])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, file: str, kind: str) -> None:
+    write_run(tmp_path, "whole", text="all that is well")
+    path = write_run(tmp_path, "damaged") / file
+    path.unlink()
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case "link to itself":
+            path.symlink_to(path)
+    text = "".join(Elements(page_of(tmp_path)).text)
+    assert text.count("all that is well") > 15
+    assert "Not shown" in text
+
+
+def test_a_run_that_cannot_be_drawn_costs_its_article_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, "whole", text="all that is well")
+    write_run(tmp_path, "damaged", text="bad")
+
+    def coloured_words(answer: Answer) -> list[ColouredWord]:
+        if answer.label == "bad":
+            raise ZeroDivisionError("nobody thought of this")
+        return words.coloured_words(answer)
+
+    monkeypatch.setattr("secondguess.report.page.coloured_words", coloured_words)
+    text = "".join(Elements(page_of(tmp_path)).text)
+    assert text.count("all that is well") > 15
+    assert "Not shown: this run cannot be drawn: ZeroDivisionError: nobody thought" in text
+
+
+def test_figures_are_in_memory_one_run_at_a_time(tmp_path: Path) -> None:
+    """Sixty runs with a figure of 1 MB each: the page has 80 MB, and its making needs a fifth."""
+    size, num_runs = 1_000_000, 60
+    for seed in range(num_runs):
+        directory = write_run(tmp_path, seed=seed)
+        (directory / "figures" / "a.png").write_bytes(png() + bytes(size))
+    write_report(tmp_path)  # what is loaded once is not counted
+    tracemalloc.start()
+    page = write_report(tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert page.stat().st_size > 4 / 3 * num_runs * size
+    assert peak < 20 * size
+
+
+def test_a_huge_file_is_named_and_not_read(tmp_path: Path) -> None:
+    directory = write_run(tmp_path)
+    for file in ("page.json", "figures/a.png"):
+        with (directory / file).open("r+b") as opened:
+            opened.truncate(10**9)
+    [run] = read_runs(tmp_path)
+    section, figure = run.problems
+    assert section == "page.json cannot be read: it has 1000 MB; expected at most 32 MB."
+    assert figure == "figure a.png is not shown: it has 1000 MB; expected at most 32 MB."
+
+
+def test_the_page_replaces_a_page_and_nothing_else(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "out")
+    page = tmp_path / "page.html"
+    for _ in range(2):
+        assert write_report(tmp_path / "out", page) == page
+    for precious in (directory / "result.json", directory / "figures" / "a.png"):
+        before = precious.read_bytes()
+        outcome = CliRunner().invoke(app, ["report", str(tmp_path / "out"), "--out", str(precious)])
+        assert outcome.exit_code == 2
+        assert "is not a page of this command" in " ".join(outcome.output.split())
+        assert precious.read_bytes() == before
+    outcome = CliRunner().invoke(app, ["report", str(tmp_path / "out"), "--out", str(directory)])
+    assert outcome.exit_code == 2
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "figures",
+        "page.json",
+        "result.json",
+    ]
+
+
+def test_the_report_knows_no_experiment() -> None:
+    """No word of any experiment is in the package, neither in code nor in templates."""
+    source = Path(words.__file__).parents[1]
+    experiments = {
+        path.name for path in (source / "experiments").iterdir() if (path / "__init__.py").exists()
+    }
+    assert len(experiments) > 3
+    names = {word for name in experiments for word in (name, name.replace("_", "-"))}
+    names |= {"lake", "unsafe", "cifar", "sinusoid", "piecewise", "digits of pi"}
+    for path in sorted((source / "report").rglob("*")):
+        if path.is_file() and path.suffix in (".py", ".html", ".css", ".js"):
+            text = path.read_text(encoding="utf-8").lower()
+            found = [word for word in names if re.search(rf"(?<![a-z]){word}", text)]
+            assert found == [], path
+
+
 def test_a_run_without_a_page_still_shows_claims_and_figures(tmp_path: Path) -> None:
     directory = write_run(tmp_path)
     (directory / "page.json").unlink()
@@ -292,18 +446,30 @@ def test_wrong_entries_are_named(change: dict[str, object], said: str) -> None:
         read_record(Section, content, "page")
 
 
-def test_a_walk_stays_on_its_grid() -> None:
-    walk = Walk(cells=(0, 4), confidence=1, exact_confidence=1, over_lake=False, unsafe=0)
-    view = WalkView(title="", unsafe_cell=None, walks=(walk,))
-    with pytest.raises(ValueError, match="visit cell 4; expected 0 to 3"):
-        WalkGroup(title="", side=2, start=0, goal=1, lake=(), max_gap=0.1, views=(view,))
+def view_of(*cells: int, tones: tuple[str, ...] = ("plain",) * 4) -> WalkView:
+    walk = Walk(cells=cells, confidence=1, reading="", is_flagged=False)
+    return WalkView(title="", tones=tones, signs=("",) * 4, walks=(walk,))
+
+
+@pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        (view_of(0, 4), "visits cell 4; expected 0 to 3"),
+        (view_of(0, -1), "visits cell -1; expected 0 to 3"),
+        (view_of(tones=("plain",) * 3), "3 tones and 4 signs; expected 4 of each"),
+        (view_of(tones=("plain", "plain", "plain", "pink")), "'pink'; expected one of plain, "),
+        (replace(view_of(), signs=("", "", "", "no")), "the sign 'no'; expected one letter"),
+    ],
+)
+def test_a_walk_stays_on_its_grid(view: WalkView, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        WalkGroup(title="", alt="", side=2, flag="", max_gap=0.1, views=(view,))
 
 
 def test_a_number_is_no_truth_and_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="row of 1 cells; expected 2"):
         Table(title="t", columns=("a", "b"), rows=(("1",),))
     for wrong in (True, float("nan")):
-        content = {"cells": [], "confidence": wrong, "exact_confidence": None}
-        content |= {"over_lake": False, "unsafe": 0}
+        content = {"cells": [], "confidence": wrong, "reading": "", "is_flagged": False}
         with pytest.raises(ValueError, match=r"it\.confidence"):
             read_record(Walk, content)

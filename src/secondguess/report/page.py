@@ -1,12 +1,14 @@
 """The page of all runs: one HTML file that needs nothing but itself.
 
-Needs Jinja2. Everything comes from `read_runs`; all text is escaped by the template.
+Needs Jinja2. Everything comes from `read_runs`; all text is escaped by the template. The page is
+written piece by piece, so that one run's figures are in memory at a time, and a run that cannot be
+drawn costs its own article and no other.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -15,13 +17,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from secondguess._files import write_text
+from secondguess._files import replacing
 from secondguess.report.numbers import duration, number
 from secondguess.report.reading import Run, read_runs
-from secondguess.report.sections import AnswerGroup, Walk
+from secondguess.report.sections import AnswerGroup, Section, Walk
 from secondguess.report.words import coloured_words
 
 FILE_NAME = "report.html"
+_TITLE = "secondguess: the paper's claims, checked"
 
 
 def write_report(out: Path, path: Path | None = None) -> Path:
@@ -29,29 +32,65 @@ def write_report(out: Path, path: Path | None = None) -> Path:
 
     Args:
         out: where results of all experiments are, or the directory of some.
-        path: of the page; `report.html` in that directory by default.
+        path: of the page; `report.html` in that directory by default. An earlier page is replaced;
+            any other file is refused.
     """
     path = out / FILE_NAME if path is None else path
-    return _write(path, render_page(read_runs(out)))
+    runs = read_runs(out)
+    if path.is_file() and not _is_page(path):
+        raise ValueError(
+            f"{path} is there and is not a page of this command; name another file, or remove it."
+        )
+    return _write(path, render_page(runs))
 
 
-def render_page(runs: Sequence[Run]) -> str:
-    """The page of these runs; the same runs give the same page."""
+def render_page(runs: Sequence[Run]) -> Iterator[str]:
+    """The page of these runs, piece by piece; the same runs give the same page."""
     experiments = [
         list(of_experiment) for _, of_experiment in groupby(runs, key=lambda run: run.experiment)
     ]
-    return _environment().get_template("report.html").render(experiments=experiments, runs=runs)
+    environment = _environment()
+    article = environment.get_template("run.html")
+
+    def draw(run: Run, is_first: bool, is_further: bool) -> Markup:
+        try:
+            shown = article.render(run=run, is_first=is_first, is_further=is_further)
+        except Exception as error:
+            # Whatever is wrong with one run, the others are shown.
+            said = f"this run cannot be drawn: {type(error).__name__}: {error}"
+            bare = Run(
+                experiment=run.experiment,
+                preset=run.preset,
+                seed=run.seed,
+                section=Section(title=run.section.title, paper_section="", claim=""),
+                problems=(said,),
+            )
+            shown = article.render(run=bare, is_first=is_first, is_further=is_further)
+        return Markup(shown)
+
+    template = environment.get_template("report.html")
+    return template.generate(title=_TITLE, experiments=experiments, runs=runs, draw=draw)
 
 
 def write_answers(title: str, groups: Sequence[AnswerGroup], path: Path) -> Path:
     """A page of answers with coloured words alone."""
     template = _environment().get_template("answers.html")
-    return _write(path, template.render(title=title, groups=groups))
+    return _write(path, template.generate(title=title, groups=groups))
 
 
-def _write(path: Path, text: str) -> Path:
+def _is_page(path: Path) -> bool:
+    with path.open("rb") as opened:
+        return f"<title>{_TITLE}</title>".encode() in opened.read(2048)
+
+
+def _write(path: Path, pieces: Iterable[str]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, text)
+    # JSON can spell half a letter (a lone surrogate), which no file can hold.
+    with (
+        replacing(path) as unfinished,
+        unfinished.open("w", encoding="utf-8", errors="replace", newline="") as page,
+    ):
+        page.writelines(pieces)
     return path
 
 
@@ -96,7 +135,7 @@ def walk_points(walk: Walk, side: int, place: float) -> str:
     A walk drifts along the diagonal, so that its way back is seen beside its way there, and walks
     are shifted by `place`, so that they are seen beside each other.
 
-    >>> walk = Walk(cells=(0, 1), confidence=1, exact_confidence=1, over_lake=False, unsafe=0)
+    >>> walk = Walk(cells=(0, 1), confidence=1, reading="", is_flagged=False)
     >>> walk_points(walk, 5, 0.0)
     '0.32,0.32 1.68,0.68'
 

@@ -1,13 +1,15 @@
 """Finds runs on disk and reads what a page needs of them: nothing else, and nothing is trained.
 
-A file that is missing or broken becomes a line of `Run.problems`; the rest of the run, and all
-other runs, are read all the same.
+A file that is missing, broken or too large becomes a line of `Run.problems`; the rest of the run,
+and all other runs, are read all the same. Figures stay on disk until they are asked for, so that
+the runs of a page fit into memory however many figures they have.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,23 +19,35 @@ from typing import Any
 from secondguess.report.sections import Claim, Figure, Section, read_record
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_LONGEST_SECONDS = 1e10
+"""Three hundred years; a part that says more does not know."""
+_MAX_JSON_BYTES = 32_000_000
+_MAX_FIGURE_BYTES = 32_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A figure with its file read.
+    """A figure whose file is there.
 
     Attributes:
         figure: what it shows.
+        path: of the PNG.
         width: in pixels.
         height: in pixels.
-        data: the PNG, in base64.
     """
 
     figure: Figure
+    path: Path
     width: int
     height: int
-    data: str = field(repr=False)
+
+    @property
+    def data(self) -> str:
+        """The PNG in base64, read anew each time; empty if it has gone."""
+        try:
+            return base64.b64encode(_read_bytes(self.path, _MAX_FIGURE_BYTES)).decode("ascii")
+        except (OSError, ValueError):
+            return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +62,7 @@ class Run:
         claims: with their verdicts.
         settings: config, versions and machine, by name, and the seconds of each part.
         pictures: the figures that are there.
-        problems: what could not be read or is not finished, a sentence each.
+        problems: what could not be read or is not finished, one sentence each.
     """
 
     experiment: str
@@ -81,7 +95,7 @@ class Run:
         values = [
             value
             for value in self.settings.get("seconds", {}).values()
-            if isinstance(value, int | float)
+            if isinstance(value, int | float) and 0 <= value <= _LONGEST_SECONDS
         ]
         return float(sum(values)) if values else None
 
@@ -97,7 +111,7 @@ def read_runs(out: Path) -> list[Run]:
     directories = [
         path
         for path in [out, *out.rglob("seed-*")]
-        if (path / "result.json").exists() or (path.name.startswith("seed-") and _parts(path))
+        if os.path.lexists(path / "result.json") or (path.name.startswith("seed-") and _parts(path))
         if "parts" not in path.relative_to(out).parts
     ]
     if not directories:
@@ -118,7 +132,7 @@ def read_run(directory: Path) -> Run:
     experiment, preset, name = directory.resolve().parts[-3:]
     problems: list[str] = []
     result = _read_json(directory / "result.json", problems)
-    if result is None and not (directory / "result.json").exists():
+    if result is None and not os.path.lexists(directory / "result.json"):
         finished = ", ".join(_parts(directory)) or "nothing yet"
         problems = [f"This run is not finished. Finished parts: {finished}."]
     section = _read_section(directory, experiment, problems if result is not None else [])
@@ -145,14 +159,31 @@ def _place(run: Run) -> tuple[object, ...]:
     return run.section.paper_section or "~", run.experiment, run.preset, seed, run.seed
 
 
+def _read_bytes(path: Path, at_most: int) -> bytes:
+    """All of a file, unless it is large, or no file: a pipe would be waited for."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is not a file")
+    with path.open("rb") as opened:
+        size = os.fstat(opened.fileno()).st_size
+        if size > at_most:
+            raise ValueError(f"it has {size / 1e6:.0f} MB; expected at most {at_most / 1e6:.0f} MB")
+        return opened.read(size)
+
+
 def _read_json(path: Path, problems: list[str]) -> Mapping[str, Any] | None:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(_read_bytes(path, _MAX_JSON_BYTES).decode("utf-8"))
     except OSError as error:
         problems.append(f"{path.name} cannot be read: {error.strerror}.")
         return None
-    except ValueError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         problems.append(f"{path.name} is not JSON: {error}.")
+        return None
+    except ValueError as error:
+        problems.append(f"{path.name} cannot be read: {error}.")
+        return None
+    except RecursionError:
+        problems.append(f"{path.name} cannot be read: it is nested too deep.")
         return None
     if not isinstance(content, Mapping):
         problems.append(f"{path.name} holds a {type(content).__name__}; expected an object.")
@@ -162,13 +193,13 @@ def _read_json(path: Path, problems: list[str]) -> Mapping[str, Any] | None:
 
 def _read_section(directory: Path, experiment: str, problems: list[str]) -> Section:
     path = directory / "page.json"
-    found = _read_json(path, problems) if path.exists() else None
+    found = _read_json(path, problems) if os.path.lexists(path) else None
     if found is not None:
         try:
             return read_record(Section, found, path.name)
         except ValueError as error:
             problems.append(str(error))
-    elif not path.exists():
+    elif not os.path.lexists(path):
         problems.append(
             "page.json is missing, so tables and captions are too; "
             "the command that made this run writes it, and repeats nothing that is finished."
@@ -212,12 +243,12 @@ def _read_pictures(
 
 
 def _read_picture(folder: Path, figure: Figure) -> Picture:
-    if Path(figure.file).name != figure.file:
+    if Path(figure.file).name != figure.file or not figure.file or figure.file == "..":
         raise ValueError("its name leads out of the figures folder")
-    content = (folder / figure.file).read_bytes()
+    path = folder / figure.file
+    content = _read_bytes(path, _MAX_FIGURE_BYTES)
     if not content.startswith(_PNG_SIGNATURE) or len(content) < 24:
         raise ValueError("it is not a PNG")
     # The header chunk comes first: length, "IHDR", width, height.
     width, height = struct.unpack(">II", content[16:24])
-    data = base64.b64encode(content).decode("ascii")
-    return Picture(figure=figure, width=width, height=height, data=data)
+    return Picture(figure=figure, path=path, width=width, height=height)

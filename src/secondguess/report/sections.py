@@ -76,7 +76,7 @@ class Table:
             if len(row) != len(self.columns):
                 raise ValueError(
                     f"table {self.title!r} has a row of {len(row)} cells; expected "
-                    f"{len(self.columns)}, one a column."
+                    f"{len(self.columns)}, one per column."
                 )
 
 
@@ -101,7 +101,7 @@ class Answer:
             if scores is not None and len(scores) != len(self.words):
                 raise ValueError(
                     f"answer {self.label!r} has {len(scores)} log-probabilities; expected "
-                    f"{len(self.words)}, one a word."
+                    f"{len(self.words)}, one per word."
                 )
 
 
@@ -121,16 +121,14 @@ class Walk:
     Attributes:
         cells: in the order they are visited.
         confidence: the walker's epistemic confidence in it.
-        exact_confidence: what it should be, where that is known.
-        over_lake: whether it touches the lake.
-        unsafe: the chance that it touches the unsafe cell.
+        reading: what is shown when one points at it.
+        is_flagged: whether it counts among the flagged ones of its group.
     """
 
     cells: tuple[int, ...]
     confidence: float
-    exact_confidence: float | None
-    over_lake: bool
-    unsafe: float
+    reading: str
+    is_flagged: bool
 
     @property
     def gap(self) -> float:
@@ -138,18 +136,24 @@ class Walk:
         return round(abs(1 - self.confidence), 4)
 
 
+TONES = ("plain", "blue", "green", "orange")
+"""What a cell of a grid may look like."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class WalkView:
-    """Walks of walkers who saw the same.
+    """Walks over one drawing of the grid.
 
     Attributes:
-        title: what they saw.
-        unsafe_cell: the unsafe cell if they saw it, None if it was hidden.
-        walks: what they did.
+        title: what sets it apart.
+        tones: one of `TONES` for each cell.
+        signs: what is written in each cell: one letter, or nothing.
+        walks: drawn over the cells.
     """
 
     title: str
-    unsafe_cell: int | None
+    tones: tuple[str, ...]
+    signs: tuple[str, ...]
     walks: tuple[Walk, ...]
 
 
@@ -159,31 +163,46 @@ class WalkGroup:
 
     Attributes:
         title: who walks.
+        alt: what the grid looks like, for those who do not see it.
         side: cells along an edge.
-        start: the first cell.
-        goal: where walks end.
-        lake: the cells of the lake.
+        flag: what flagged walks have in common, after "of them": "over the hill".
         max_gap: the largest confidence gap at which a walk is accepted, to begin with.
         views: one drawing each.
         note: how to read them.
     """
 
     title: str
+    alt: str
     side: int
-    start: int
-    goal: int
-    lake: tuple[int, ...]
+    flag: str
     max_gap: float
     views: tuple[WalkView, ...]
     note: str = ""
 
     def __post_init__(self) -> None:
-        cells = {cell for view in self.views for walk in view.walks for cell in walk.cells}
-        outside = sorted(cells - set(range(self.side**2)))
-        if outside:
-            raise ValueError(
-                f"walks {self.title!r} visit cell {outside[0]}; expected 0 to {self.side**2 - 1}."
-            )
+        num_cells = self.side**2
+        for view in self.views:
+            if {len(view.tones), len(view.signs)} != {num_cells}:
+                raise ValueError(
+                    f"view {view.title!r} has {len(view.tones)} tones and {len(view.signs)} signs; "
+                    f"expected {num_cells} of each, one per cell."
+                )
+            for tone in set(view.tones).difference(TONES):
+                raise ValueError(
+                    f"view {view.title!r} has the tone {tone!r}; expected one of "
+                    f"{', '.join(TONES)}."
+                )
+            for sign in view.signs:
+                if len(sign) > 1:
+                    raise ValueError(
+                        f"view {view.title!r} has the sign {_short(sign)}; expected one letter."
+                    )
+            for cell in (cell for walk in view.walks for cell in walk.cells):
+                if not 0 <= cell < num_cells:
+                    raise ValueError(
+                        f"a walk of {view.title!r} visits cell {cell}; expected 0 to "
+                        f"{num_cells - 1}."
+                    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,11 +283,19 @@ def _read(hint: Any, value: Any, where: str) -> Any:
     kinds = (int, float) if hint is float else (hint,)
     if type(value) not in kinds:
         raise ValueError(f"{where} is {_short(value)}; expected {_EXPECTED[hint]}.")
-    if hint is float and math.isnan(value):
-        raise ValueError(f"{where} is not a number; expected one.")
+    if hint is float:
+        try:
+            value = float(value)
+        except OverflowError:
+            raise ValueError(f"{where} has too many digits; expected a number.") from None
+        if math.isnan(value):
+            raise ValueError(f"{where} is not a number; expected one.")
     return value
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of more digits than Python prints
+        text = f"a {type(value).__name__} of very many digits"
     return text if len(text) <= 60 else text[:57] + "..."

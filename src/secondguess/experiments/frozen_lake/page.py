@@ -11,7 +11,14 @@ from secondguess.experiments.frozen_lake.claims import NETWORK_BOUNDS, exact_met
 from secondguess.experiments.frozen_lake.evaluation import MAX_HALLUCINATION_RATE, Walks
 from secondguess.experiments.frozen_lake.figures import SHOWN_VIEWS, walks_of
 from secondguess.experiments.frozen_lake.walks import HIDDEN, STOPPED, cells_of
-from secondguess.experiments.frozen_lake.world import GOAL, LAKE, PRINTED_DISCOUNT, SIDE, START
+from secondguess.experiments.frozen_lake.world import (
+    GOAL,
+    LAKE,
+    NUM_CELLS,
+    PRINTED_DISCOUNT,
+    SIDE,
+    START,
+)
 from secondguess.experiments.runner import PartResult
 from secondguess.report.numbers import number, percent
 from secondguess.report.sections import Figure, Section, Table, Walk, WalkGroup, WalkView
@@ -128,24 +135,32 @@ def _distance_table(hidden: Mapping[str, float], who: str) -> Table:
 def _walk_group(title: str, walks: Walks) -> WalkGroup:
     return WalkGroup(
         title=title,
+        alt=f"a grid of {SIDE} by {SIDE} cells with the lake in the middle, crossed from the left "
+        f"to the right",
         note=f"From S to G; the lake is blue. Accepted walks are solid, rejected ones dashed. The "
         f"first {_NUM_SHOWN} walks of a view are drawn; {percent(1 - float(walks.is_walk.mean()))} "
         f"of all samples are no walk.",
         side=SIDE,
-        start=START,
-        goal=GOAL,
-        lake=tuple(LAKE.tolist()),
+        flag="over the lake",
         max_gap=MAX_HALLUCINATION_RATE,
-        views=tuple(
-            WalkView(
-                title=_VIEW_TITLES[view],
-                unsafe_cell=None if view == HIDDEN else int(LAKE[view]),
-                walks=_shown_walks(
-                    walks[np.flatnonzero((walks.views == view) & walks.is_walk)[:_NUM_SHOWN]]
-                ),
-            )
-            for view in SHOWN_VIEWS
-        ),
+        views=tuple(_walk_view(view, walks) for view in SHOWN_VIEWS),
+    )
+
+
+def _walk_view(view: int, walks: Walks) -> WalkView:
+    tones, signs = ["plain"] * NUM_CELLS, [""] * NUM_CELLS
+    for cell in LAKE.tolist():
+        tones[cell], signs[cell] = "blue", "?" if view == HIDDEN else ""
+    if view != HIDDEN:
+        tones[LAKE[view]], signs[LAKE[view]] = "orange", "!"
+    signs[START] = "S"
+    tones[GOAL], signs[GOAL] = "green", "G"
+    shown = np.flatnonzero((walks.views == view) & walks.is_walk)[:_NUM_SHOWN]
+    return WalkView(
+        title=_VIEW_TITLES[view],
+        tones=tuple(tones),
+        signs=tuple(signs),
+        walks=_shown_walks(walks[shown]),
     )
 
 
@@ -161,9 +176,10 @@ def _shown_walks(walks: Walks) -> tuple[Walk, ...]:
         Walk(
             cells=tuple(cells[row, : steps[row] + 1].tolist()),
             confidence=round(float(confidence[row]), 6),
-            exact_confidence=None if np.isnan(exact[row]) else round(float(exact[row]), 6),
-            over_lake=bool(walks.over_lake[row]),
-            unsafe=round(float(walks.unsafe[row]), 6),
+            reading=f"C = {confidence[row]:.3f}"
+            + ("" if np.isnan(exact[row]) else f", exactly {exact[row]:.3f}")
+            + ("; over the lake" if walks.over_lake[row] else "; always safe"),
+            is_flagged=bool(walks.over_lake[row]),
         )
         for row in range(len(walks.views))
     )

@@ -36,7 +36,7 @@
   document.addEventListener("focusout", (event) => { if (wordOf(event)) hide(); });
   document.addEventListener("scroll", place, { passive: true, capture: true });
 
-  // One tab stop an answer; arrows go from word to word.
+  // One tab stop per answer; arrows go from word to word.
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") hide();
     const word = wordOf(event);
@@ -75,15 +75,15 @@
       views.forEach((view, index) => {
         view.hidden = select.value !== "" && Number(select.value) !== index;
         let accepted = 0;
-        let overLake = 0;
+        let flagged = 0;
         for (const walk of view.querySelectorAll(".walk")) {
           const isAccepted = Number(walk.dataset.gap) <= Number(range.value);
           walk.classList.toggle("rejected", !isAccepted);
           accepted += isAccepted;
-          overLake += isAccepted && walk.dataset.lake === "1";
+          flagged += isAccepted && walk.dataset.flagged === "1";
         }
         view.querySelector("[data-count=accepted]").textContent = accepted;
-        view.querySelector("[data-count=lake]").textContent = overLake;
+        view.querySelector("[data-count=flagged]").textContent = flagged;
       });
     };
     for (const control of [range, select, hideRejected]) control.addEventListener("input", update);
