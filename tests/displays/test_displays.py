@@ -219,9 +219,11 @@ def test_the_risk_of_an_estimator_is_the_annotators_disagreement() -> None:
     display = RiskCoverageDisplay.from_estimator(Estimator(), ROWS, COUNTS)
     losses = 1 - COUNTS[ROWS, PROBS.argmax(axis=1)] / 6
     np.testing.assert_allclose(display.curve.risk[-1], losses.mean())
-    by_probability = RiskCoverageDisplay.from_estimator(Estimator(), ROWS, COUNTS, by="probability")
     first = np.argmax(PROBS.max(axis=1))
-    np.testing.assert_allclose(by_probability.curve.risk[0], losses[first])
+    np.testing.assert_allclose(display.curve.risk[0], losses[first])
+    by_variance = RiskCoverageDisplay.from_estimator(Estimator(), ROWS, COUNTS, by="variance")
+    first = np.argmin(PREDICTION.variance.sum(axis=1))
+    np.testing.assert_allclose(by_variance.curve.risk[0], losses[first])
 
 
 def test_an_estimator_makes_up_what_no_annotator_chose() -> None:
@@ -256,7 +258,7 @@ def test_what_an_estimator_lacks_is_named() -> None:
 def test_wrong_words_are_named() -> None:
     with pytest.raises(ValueError, match="order is 'third'; expected first or second"):
         ReliabilityDisplay.from_predictions(PREDICTION, COUNTS, order="third")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="by is 'luck'; expected one of variance, probability"):
+    with pytest.raises(ValueError, match="by is 'luck'; expected one of probability, variance"):
         RiskCoverageDisplay.from_estimator(Estimator(), ROWS, COUNTS, by="luck")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="y has 2 columns; expected annotator counts"):
         ReliabilityDisplay.from_estimator(Estimator(), ROWS, COUNTS[:, :2])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-RankedBy = Literal["variance", "probability"]
+RankedBy = Literal["probability", "variance"]
 
 _MOST_POINTS = 1000
 """A thousand points of a curve look like a million."""
@@ -91,7 +91,7 @@ class RiskCoverageDisplay:
         X: Any,
         y: ArrayLike | PairData,
         *,
-        by: RankedBy = "variance",
+        by: RankedBy = "probability",
         name: str | None = None,
         **options: Any,
     ) -> Self:
@@ -101,9 +101,9 @@ class RiskCoverageDisplay:
             estimator: such as a `PairClassifier`.
             X: inputs that it was not trained on.
             y: `(n, num_classes)` counts, or a `PairData`.
-            by: `variance` gives the labels first whose epistemic variance, summed over classes, is
-                small: what the model has learned. `probability` gives those first whose probability
-                is large: what people agree on and the model has learned.
+            by: `probability` gives the labels first that are most probable, which is best against
+                this loss: annotators disagree where people disagree. `variance` gives those first
+                whose epistemic variance, summed over classes, is small: what has been learned.
             name: in the legend; that of the estimator's class by default.
             options: of `from_predictions`.
         """
