@@ -1,6 +1,6 @@
-"""Argument checks shared by the theory layer, so that every complaint is worded alike.
+"""Array types and argument checks, for everyone, so that every complaint is worded alike.
 
-Each function returns its argument as a float64 (or integer) array, or raises one `ValueError` that
+Each check returns its argument as a float64 (or integer) array, or raises one `ValueError` that
 says which argument and row is wrong, what came and what was expected. Nothing is ever repaired.
 """
 
@@ -99,7 +99,7 @@ def same_shape(**arrays: NDArray[Any]) -> None:
         if array.shape != reference.shape:
             raise ValueError(
                 f"{name} has shape {array.shape} but {first} has shape {reference.shape}; expected "
-                f"one shape, one entry a response."
+                f"one shape, one entry per response."
             )
 
 

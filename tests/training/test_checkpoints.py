@@ -36,7 +36,7 @@ def test_a_truncated_one_is_passed_over_and_named(tmp_path: Path, kept_bytes: in
     write(tmp_path, 4)
     newest = tmp_path / "step-000000004.safetensors"
     newest.write_bytes(newest.read_bytes()[:kept_bytes])
-    with pytest.warns(RuntimeWarning, match=r"step-000000004.*damaged.*Going on from step 2"):
+    with pytest.warns(RuntimeWarning, match=r"step-000000004.*damaged.*Resuming from step 2"):
         found = read_checkpoint(tmp_path, identity=IDENTITY)
     assert found is not None
     assert found.step == 2

@@ -3,7 +3,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from safetensors.torch import load_file
 from torch import nn
 from training.training_world import CONFIG, batch_at, loss, make_model, run
 
+from secondguess.training import loop
 from secondguess.training.loop import TrainingConfig, learning_rate_at, train
+from secondguess.training.signals import TrainingStopped
 
 PROGRAM = Path(__file__).with_name("training_world.py")
 
@@ -144,7 +147,7 @@ def test_a_truncated_checkpoint_costs_steps_not_the_result(tmp_path: Path) -> No
     expected, _ = run(tmp_path)
     newest = max(tmp_path.glob("*.safetensors"))
     newest.write_bytes(newest.read_bytes()[:-100])
-    with pytest.warns(RuntimeWarning, match="Going on from step 56"):
+    with pytest.warns(RuntimeWarning, match="Resuming from step 56"):
         resumed, _ = run(tmp_path)
     assert_same_bits(weights_of(resumed), weights_of(expected))
 
@@ -271,20 +274,98 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("num_steps", 0), ("patience", 0), ("precision", "float16"), ("average_decay", 1.0)],
+    [
+        ("num_steps", 0),
+        ("patience", 0),
+        ("precision", "float16"),
+        ("average_decay", 1.0),
+        ("learning_rate", -1.0),
+        ("learning_rate", float("nan")),
+        ("matrix_learning_rate", 0.0),
+        ("clip_norm", 0.0),
+        ("weight_decay", -1e-4),
+    ],
 )
 def test_bad_settings_are_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=field):
         TrainingConfig(**({"num_steps": 5} | {field: value}))  # pyright: ignore
 
 
-def test_the_progress_bar_shows_the_loss(capsys: pytest.CaptureFixture[str]) -> None:
-    config = TrainingConfig(num_steps=20)
-    train(make_model(), loss=loss, batch_at=batch_at, config=config, progress="a small world")
-    shown = capsys.readouterr().out
-    assert "a small world" in shown
-    assert "20/20" in shown
-    assert "loss" in shown
+def test_the_loss_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[float, float | None, str]] = []
+
+    @contextmanager
+    def listening(label: str | None) -> Iterator[Callable[..., None]]:
+        assert label == "a small world"
+        yield lambda done, total, note: shown.append((done, total, note))
+
+    monkeypatch.setattr(loop, "shown_progress", listening)
+    config = TrainingConfig(num_steps=25)
+    history = train(
+        make_model(), loss=loss, batch_at=batch_at, config=config, progress="a small world"
+    )
+    recent = [history.losses[start:stop].mean() for start, stop in ((0, 10), (10, 20), (15, 25))]
+    assert shown == [
+        (step, 25, f"loss {value:.4f}") for step, value in zip((10, 20, 25), recent, strict=True)
+    ]
+
+
+def test_checkpoints_come_by_time_as_well(tmp_path: Path) -> None:
+    expected, _ = run()
+    arguments = {"loss": loss, "config": TrainingConfig(**CONFIG), "checkpoint_dir": tmp_path}
+    arguments["validate"] = lambda model: float(loss(model, batch_at(-1)))
+
+    def stopping(step: int) -> dict[str, torch.Tensor]:
+        if step == 7:
+            raise Stop
+        return batch_at(step)
+
+    with pytest.raises(Stop):
+        train(make_model(), batch_at=stopping, checkpoint_seconds=0.0, **arguments)
+    assert max(tmp_path.glob("*.safetensors")).name == "step-000000007.safetensors"
+    model = make_model()
+    train(model, batch_at=batch_at, **arguments)
+    assert_same_bits(weights_of(model), weights_of(expected))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_after_its_step_with_a_checkpoint(tmp_path: Path, number: int) -> None:
+    expected, _ = run(dropout=0.3)
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    model = make_model()
+    model[1].p = 0.3  # pyright: ignore
+
+    def disturbed(step: int) -> dict[str, torch.Tensor]:
+        if step == 6:
+            signal.raise_signal(number)
+        return batch_at(step)
+
+    with pytest.raises(TrainingStopped, match=r"after step 7, with a checkpoint") as stopped:
+        train(
+            model,
+            loss=loss,
+            batch_at=disturbed,
+            config=TrainingConfig(**CONFIG),
+            validate=lambda model: float(loss(model, batch_at(-1))),
+            checkpoint_dir=tmp_path,
+        )
+    assert stopped.value.signal == number
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000007.safetensors"]
+    resumed, _ = run(tmp_path, dropout=0.3)
+    assert_same_bits(weights_of(resumed), weights_of(expected))
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    def disturbed(step: int) -> dict[str, torch.Tensor]:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the second one was not obeyed")
+
+    config = TrainingConfig(**CONFIG)
+    with pytest.raises(KeyboardInterrupt) as ended:
+        train(make_model(), loss=loss, batch_at=disturbed, config=config, checkpoint_dir=tmp_path)
+    assert not isinstance(ended.value, TrainingStopped)
 
 
 def start(tmp_path: Path, *options: str) -> subprocess.Popen[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -12,14 +11,13 @@ from multiprocessing import get_context
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from secondguess._arrays import check_rate
 from secondguess.cli.columns import Columns
 from secondguess.theory.calibration.cutoff import select_min_variance
 from secondguess.theory.calibration.inflation import BadRowError, InflationStream, VarianceInflation
 from secondguess.theory.calibration.means import MeanMethod
+from secondguess.training.progress import progress
 
 # Without a min_variance the first rows choose it: a fifth of them, and no more than fit in memory.
 SELECTION_SHARE = 0.2
@@ -53,11 +51,11 @@ class CalibrationJob:
         first = 0
         if min_variance is None:
             min_variance, first = self._select(failure_rate, miss_rate)
-        with _progress(self.columns.path.name) as progress:
+        with _progress(self.columns.path.name) as advance:
             if workers == 1:
-                stream = self.read(min_variance, first, None, first, progress)
+                stream = self.read(min_variance, first, None, first, advance)
             else:
-                stream = self._read_in_processes(min_variance, first, workers, progress)
+                stream = self._read_in_processes(min_variance, first, workers, advance)
         if not stream.products.num_rows:
             raise ValueError(f"{self.columns.path} has no rows to calibrate on.")
         return stream.result(failure_rate)
@@ -142,17 +140,13 @@ class CalibrationJob:
 
 @contextmanager
 def _progress(name: str) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error while somebody is watching; yields `advance(rows)`."""
-    if not sys.stderr.isatty():
-        yield lambda rows: None
-        return
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}  {task.completed:,.0f} rows"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(name, total=None)
-        yield lambda rows: bar.advance(task, rows)
+    """Progress by rows; yields `advance(rows)`."""
+    done = 0
+    with progress(name) as show:
+
+        def advance(rows: int) -> None:
+            nonlocal done
+            done += rows
+            show(done, None, "rows")
+
+        yield advance

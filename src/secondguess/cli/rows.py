@@ -62,17 +62,21 @@ def run_job(
 
 @contextmanager
 def job_progress(job: WindowedJob, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A bar with the time left, and a function that moves it by a number of lines."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
+    """Progress, and a function that moves it by a number of lines."""
     from secondguess.language.jsonl import count_lines
+    from secondguess.training.progress import progress
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
-        task = bar.add_task("lines", total=count_lines(job.source) if shown else None)
-        # The other processes are as far as this one, give or take a window.
-        yield lambda lines: bar.advance(task, lines * job.num_processes)
+    total = count_lines(job.source) if shown else None
+    done = 0
+    with progress("lines" if shown else None) as show:
+
+        def advance(lines: int) -> None:
+            nonlocal done
+            # The other processes are as far as this one, give or take a window.
+            done += lines * job.num_processes
+            show(done if total is None else min(done, total), total)
+
+        yield advance
 
 
 def describe(model: PairLanguageModel, response: ScoredResponse) -> Row:

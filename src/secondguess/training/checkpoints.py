@@ -107,7 +107,7 @@ def read_checkpoint(directory: Path, *, identity: Mapping[str, Any]) -> Checkpoi
             continue
         _check_identity(path, saved_identity, identity)
         if damaged:
-            _warn(damaged, f"Going on from step {found.step} ({path.name}).")
+            _warn(damaged, f"Resuming from step {found.step} ({path.name}).")
         return found
     if damaged:
         _warn(damaged, "No good checkpoint is left: starting from step 0.")
@@ -143,8 +143,8 @@ def _check_identity(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, A
     if changed:
         shown = "; ".join(changed[:5]) + ("; ..." if len(changed) > 5 else "")
         raise ValueError(
-            f"{path} is the checkpoint of another training ({shown}). Go on with the configuration "
-            f"it was made with, or name another directory."
+            f"{path} is the checkpoint of another training ({shown}). Resume with the "
+            f"configuration it was made with, or name another directory."
         )
 
 

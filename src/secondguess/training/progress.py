@@ -1,63 +1,140 @@
-"""How far a training is: a bar on the main process of a terminal, or whoever asked to be told."""
+"""How far a long piece of work is: bars on a terminal, plain lines elsewhere, or whoever listens.
+
+The one progress bar of the package; everything that takes long shows itself here. It writes to
+standard error, because standard output is for results. Needs rich, and nothing that trains.
+"""
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Protocol
 
-from accelerate import Accelerator
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from torch import Tensor
+LINE_EVERY = 30.0
+"""Seconds between two lines where there is no terminal."""
 
-_REFRESH = 10
-"""Steps between two updates: reading the loss waits for the device."""
 
-_told: ContextVar[Callable[[int, int], None] | None] = ContextVar("who is told", default=None)
+class Show(Protocol):
+    """Tells how much is done; `total` is None where that is not known."""
+
+    def __call__(self, done: float, total: float | None, note: str = "") -> None:
+        """Take what is said as the present state; calls cost next to nothing."""
+        ...
+
+
+_listener: ContextVar[Callable[[int, int], None] | None] = ContextVar("who is told", default=None)
 
 
 @contextmanager
 def steps_told_to(listener: Callable[[int, int], None]) -> Iterator[None]:
-    """Inside, trainings with a label call `listener(steps_taken, num_steps)` and draw no bar."""
-    token = _told.set(listener)
+    """Inside, work with a label calls `listener(steps_done, num_steps)` and shows nothing.
+
+    >>> heard = []
+    >>> with steps_told_to(lambda done, total: heard.append((done, total))):
+    ...     with progress("training") as show:
+    ...         show(10, 200)
+    >>> heard
+    [(10, 200)]
+    """
+    token = _listener.set(listener)
     try:
         yield
     finally:
-        _told.reset(token)
+        _listener.reset(token)
 
 
 @contextmanager
-def training_progress(
-    label: str | None, num_steps: int, first_step: int, accelerator: Accelerator
-) -> Iterator[Callable[[int, Tensor], None]]:
-    """A function `show(step, losses)` that moves the bar; it does nothing where there is none."""
-    if label is None or not accelerator.is_main_process:
-        yield lambda step, losses: None
-        return
-    if listener := _told.get():
-        yield lambda step, losses: listener(step, num_steps) if step % _REFRESH == 0 else None
-        return
+def progress(label: str | None, *, line_every: float = LINE_EVERY) -> Iterator[Show]:
+    """A function that shows how far something is.
+
+    >>> with progress("training") as show:  # done within seconds: no line
+    ...     show(10, 200, "loss 0.5")
+
+    Args:
+        label: what to call the work; None to show nothing.
+        line_every: seconds between two lines where there is no terminal.
+    """
+    listener = _listener.get()
+    if label is None:
+        yield lambda done, total, note="": None
+    elif listener is not None:
+        yield lambda done, total, note="": listener(int(done), int(total or 0))
+    elif sys.stderr.isatty():
+        with _bar(label) as show:
+            yield show
+    else:
+        with _lines(label, line_every) as show:
+            yield show
+
+
+@contextmanager
+def _bar(label: str) -> Iterator[Show]:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]}"),
+        TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns) as bar:
-        task = bar.add_task(label, total=num_steps, completed=first_step, loss="-")
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(escape(label), total=None, state="")
 
-        def show(step: int, losses: Tensor) -> None:
-            if step % _REFRESH == 0 or step == num_steps:
-                recent = losses[max(0, step - _REFRESH) : step].mean()
-                bar.update(task, completed=step, loss=f"{recent.item():.4f}")
+        def show(done: float, total: float | None, note: str = "") -> None:
+            bar.update(task, completed=done, total=total, state=escape(_state(done, total, note)))
 
         yield show
+
+
+@contextmanager
+def _lines(label: str, line_every: float) -> Iterator[Show]:
+    # A thread, because a single step may take longer than the time between two lines.
+    start, ended = time.monotonic(), threading.Event()
+    latest: list[str] = []
+    told: list[str] = []
+
+    def tell() -> None:
+        if latest:
+            told[:] = latest
+            minutes, seconds = divmod(round(time.monotonic() - start), 60)
+            print(f"{label}: {latest[0]}, {minutes}:{seconds:02}", file=sys.stderr, flush=True)
+
+    def tell_now_and_then() -> None:
+        while not ended.wait(line_every):
+            tell()
+
+    def show(done: float, total: float | None, note: str = "") -> None:
+        latest[:] = [_state(done, total, note)]
+
+    thread = threading.Thread(target=tell_now_and_then, daemon=True)
+    thread.start()
+    try:
+        yield show
+    finally:
+        ended.set()
+        thread.join()
+        if told and told != latest:
+            tell()
+
+
+def _state(done: float, total: float | None, note: str) -> str:
+    """The words of a bar or a line.
+
+    >>> _state(1200, 5000, "loss 0.31")
+    '1,200/5,000 loss 0.31'
+    """
+    of = "" if total is None else f"/{total:,.0f}"
+    return f"{done:,.0f}{of} {note}".rstrip()

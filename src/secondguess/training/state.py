@@ -6,81 +6,81 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
 from secondguess.training.checkpoints import Checkpoint
-from secondguess.training.config import (
-    TrainingConfig,
-    TrainingHistory,
-    learning_rate_at,
-)
 from secondguess.training.muon import Muon
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 Batch = Any
 Loss = Callable[[ModelT, Batch], Tensor]
+Optimizers = list[tuple[torch.optim.Optimizer, float]]
 
 
 class TrainingState:
-    """What a training remembers between two steps, and what a checkpoint therefore holds."""
+    """What a training remembers between two steps, and what a checkpoint therefore holds.
+
+    Args:
+        model: what is trained.
+        optimizers: each with its learning rate as a multiple of the one that a step is given.
+        accelerator: of this process.
+        num_steps: steps in all.
+        average_decay: of the moving average of the weights; None for none.
+        keep_best: whether to keep the weights of the best validation.
+    """
 
     def __init__(
         self,
         model: nn.Module,
-        loss: Loss,
-        config: TrainingConfig,
+        optimizers: Optimizers,
         accelerator: Accelerator,
         *,
-        has_validation: bool,
+        num_steps: int,
+        average_decay: float | None,
+        keep_best: bool,
     ) -> None:
-        self.model, self.config, self.accelerator = model, config, accelerator
-        self.objective = accelerator.prepare(_Objective(model, loss, config.precision))
+        self.model, self.optimizers, self.accelerator = model, optimizers, accelerator
+        self.num_steps, self.average_decay, self.keep_best = num_steps, average_decay, keep_best
         self.weights = weights_of(model)
-        self.parameters = {
-            name: weight for name, weight in self.weights.items() if weight.requires_grad
-        }
-        self.optimizers = _optimizers(model, self.parameters, config, accelerator.device)
+        self.parameters = _trained(self.weights)
         self.step = 0
         self.stopped = False
-        self.losses = torch.zeros(config.num_steps, device=accelerator.device)
-        self.average = _copy(self.parameters) if config.average_decay is not None else {}
-        self.best = _copy(self.weights) if has_validation and config.keep_best else {}
+        self.losses = torch.zeros(num_steps, device=accelerator.device)
+        self.average = _copy(self.parameters) if average_decay is not None else {}
+        self.best = _copy(self.weights) if keep_best else {}
         self.best_step = 0
         self.validations: list[tuple[int, float]] = []
 
     @property
     def ended(self) -> bool:
         """Whether the last step was taken, or validation has called for the end."""
-        return self.stopped or self.step == self.config.num_steps
+        return self.stopped or self.step == self.num_steps
 
-    def apply_gradients(self) -> None:
+    def apply_gradients(self, learning_rate: float, clip_norm: float | None) -> None:
         """Take a step: clip, update the weights, and their average."""
-        config = self.config
-        if config.clip_norm is not None:
+        if clip_norm is not None:
             clip = getattr(self.model, "clip_grad_norm_", None)
             if clip is not None:
-                clip(config.clip_norm)
+                clip(clip_norm)
             else:
-                nn.utils.clip_grad_norm_(self.parameters.values(), config.clip_norm)
-        learning_rate = learning_rate_at(config, self.step)
+                nn.utils.clip_grad_norm_(self.parameters.values(), clip_norm)
         for optimizer, scale in self.optimizers:
             optimizer.param_groups[0]["lr"] = learning_rate * scale
             optimizer.step()
             optimizer.zero_grad()
         self.step += 1
-        if config.average_decay is not None:
+        if self.average_decay is not None:
             # Early on the average forgets faster, or the initial weights would weigh it down.
-            decay = min(config.average_decay, (1 + self.step) / (10 + self.step))
+            decay = min(self.average_decay, (1 + self.step) / (10 + self.step))
             with torch.no_grad():
                 for name, average in self.average.items():
                     average.lerp_(self.parameters[name], 1 - decay)
 
     @torch.no_grad()
-    def record_validation(self, validate: Callable[[Any], float]) -> None:
-        """Validate the weights that the training would end with here."""
+    def record_validation(self, validate: Callable[[Any], float], patience: int | None) -> None:
+        """Validate the weights that the training would end with here, and stop out of patience."""
         trained = _copy(self.parameters) if self.average else {}
         _assign(self.weights, self.average)
         self.model.eval()
@@ -89,16 +89,16 @@ class TrainingState:
         value = self._mean_over_processes(local).item()
         if not math.isfinite(value):
             raise FloatingPointError(
-                f"the validation loss is {value} after step {self.step}; lower the learning rate, "
-                f"clip the gradient (clip_norm), or look at the held-out data."
+                f"the training diverged: the validation loss is {value} after step "
+                f"{self.step}; lower the learning rate, clip the gradient (clip_norm), or look at "
+                f"the held-out data."
             )
         if all(value < earlier for _, earlier in self.validations):
             self.best_step = self.step
-            self.best = _copy(self.weights) if self.config.keep_best else {}
+            self.best = _copy(self.weights) if self.keep_best else {}
         self.validations.append((self.step, value))
         _assign(self.weights, trained)
         taken = [step for step, _ in self.validations]
-        patience = self.config.patience
         self.stopped = patience is not None and sum(t > self.best_step for t in taken) >= patience
 
     def gather_losses(self) -> None:
@@ -108,9 +108,9 @@ class TrainingState:
         finite = self.losses[: self.step].isfinite()
         if not finite.all():
             raise FloatingPointError(
-                f"the loss is {self.losses[: self.step][~finite][0].item()} at step "
-                f"{int((~finite).nonzero()[0])}; lower the learning rate, clip the gradient "
-                f"(clip_norm), or look at the data. No checkpoint was written after it."
+                f"the training diverged: the loss is {self.losses[: self.step][~finite][0].item()} "
+                f"at step {int((~finite).nonzero()[0])}; lower the learning rate, clip the "
+                f"gradient (clip_norm), or look at the data. No checkpoint was written after it."
             )
 
     def _mean_over_processes(self, tensor: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ class TrainingState:
         return mean
 
     def checkpoint(self) -> Checkpoint:
-        """Everything that a training needs to go on from here."""
+        """Everything that a training needs to resume from here."""
         moments = {
             f"{key}.{name}": value
             for name, parameter in self.parameters.items()
@@ -148,7 +148,7 @@ class TrainingState:
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         groups: dict[str, dict[str, Tensor]] = {}
         for name, tensor in checkpoint.tensors.items():
             group, _, rest = name.partition("/")
@@ -173,7 +173,7 @@ class TrainingState:
             if any(parameter is each for each in optimizer.param_groups[0]["params"])
         )
 
-    def finish(self) -> TrainingHistory:
+    def finish(self) -> None:
         """Give the model its final weights."""
         if self.best:
             _assign(self.weights, self.best)
@@ -181,15 +181,9 @@ class TrainingState:
             _assign(self.weights, self.average)
             self.best_step = self.step
         self.model.eval()
-        return TrainingHistory(
-            losses=self.losses[: self.step].double().cpu().numpy(),
-            validation_steps=np.array([step for step, _ in self.validations], dtype=np.int64),
-            validation_losses=np.array([value for _, value in self.validations]),
-            best_step=self.best_step,
-        )
 
 
-class _Objective(nn.Module):
+class Objective(nn.Module):
     """The loss as a module.
 
     Under several processes, the wrapper that averages gradients then sees one forward call,
@@ -202,17 +196,23 @@ class _Objective(nn.Module):
         self.precision = precision
 
     def forward(self, batch: Batch) -> Tensor:
+        """The loss of a batch."""
         device = next(self.model.parameters()).device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.precision == "bfloat16"):
             return self.loss(self.model, batch)
 
 
-def _optimizers(
-    model: nn.Module, parameters: Mapping[str, Tensor], config: TrainingConfig, device: torch.device
-) -> list[tuple[torch.optim.Optimizer, float]]:
-    """The optimizers of a training, each with its learning rate as a multiple of the config's."""
-    matrix_learning_rate = config.matrix_learning_rate
-    optimizers: list[tuple[torch.optim.Optimizer, float]] = []
+def make_optimizers(
+    model: nn.Module,
+    device: torch.device,
+    *,
+    learning_rate: float,
+    matrix_learning_rate: float | None,
+    betas: tuple[float, float],
+    weight_decay: float,
+) -> Optimizers:
+    """AdamW, beside Muon for the hidden matrices where these have a learning rate of their own."""
+    optimizers: Optimizers = []
     of_muon: set[int] = set()
     if matrix_learning_rate is not None:
         hidden_matrices = getattr(model, "hidden_matrices", None)
@@ -224,11 +224,11 @@ def _optimizers(
             )
         matrices = [each for each in hidden_matrices() if each.requires_grad]
         of_muon = {id(each) for each in matrices}
-        optimizers.append((Muon(matrices), matrix_learning_rate / config.learning_rate))
+        optimizers.append((Muon(matrices), matrix_learning_rate / learning_rate))
     adamw = torch.optim.AdamW(
-        [each for each in parameters.values() if id(each) not in of_muon],
-        betas=config.betas,
-        weight_decay=config.weight_decay,
+        [each for each in _trained(weights_of(model)).values() if id(each) not in of_muon],
+        betas=betas,
+        weight_decay=weight_decay,
         fused=device.type in ("cpu", "cuda"),
     )
     return [*optimizers, (adamw, 1.0)]
@@ -243,6 +243,10 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
             seen.add(id(tensor))
             weights[name] = tensor
     return weights
+
+
+def _trained(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: weight for name, weight in weights.items() if weight.requires_grad}
 
 
 def _copy(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
