@@ -19,13 +19,9 @@ import torch
 from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.pairs import SEPARATOR, vocabulary
 from secondguess.experiments.digits_of_pi.questions import digits_at, question, sample_offsets
-from secondguess.language.fitting import pair_loss
-from secondguess.language.formatting import (
-    Batch,
-    PairFormat,
-    PairFormatter,
-    collate_pairs,
-)
+from secondguess.language.collating import Batch, collate_pairs
+from secondguess.language.formatting import PairFormat, PairFormatter
+from secondguess.language.shared_prompts import pair_loss
 from secondguess.language.tokenizer import word_tokenizer
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,

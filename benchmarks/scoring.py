@@ -24,13 +24,8 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from secondguess.language.formatting import (
-    EncodedRow,
-    PairCollator,
-    PairFormat,
-    PairFormatter,
-    collate_pairs,
-)
+from secondguess.language.collating import PairCollator, collate_pairs
+from secondguess.language.formatting import EncodedRow, PairFormat, PairFormatter
 from secondguess.language.generation import Sampling, sample
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.rankers import clustered

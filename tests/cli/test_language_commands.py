@@ -20,7 +20,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 from typer.testing import CliRunner, Result
 
 from secondguess.cli.app import app
-from secondguess.language.generation import answer
+from secondguess.language.answering import answer
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score
 from secondguess.language.tokenizer import word_tokenizer
@@ -72,7 +72,7 @@ def test_score_writes_what_the_library_computes(model_dir: Path, tmp_path: Path)
     assert [row["id"] for row in written] == list(range(13))
     model = PairLanguageModel.load(model_dir)
     for row, found in zip(rows, written, strict=True):
-        expected = score(model, [row["prompt"]] * len(row["responses"]), row["responses"])
+        [expected] = score(model, [row])
         for one, two in zip(found["responses"], expected, strict=True):
             assert one["text"] == two.text
             np.testing.assert_allclose(one["token_log_marginal"], two.log_marginal, atol=1e-5)
@@ -240,10 +240,10 @@ def test_fit_trains_saves_and_scores_without_a_padding_token(tmp_path: Path) -> 
     result = run(*command)
     assert result.exit_code == 0, result.output
     assert (out / "model.safetensors").is_file()
-    assert not (out / "checkpoints").exists()
+    assert not (tmp_path / "out.checkpoints").exists()
     again = run(*command)
     assert again.exit_code == 2
-    assert "holds a trained pair model" in again.output
+    assert "out exists; name another folder" in again.output
     model = PairLanguageModel.load(out)
     assert model.formatter.config.response_length == 2
     first, second = (
@@ -251,7 +251,7 @@ def test_fit_trains_saves_and_scores_without_a_padding_token(tmp_path: Path) -> 
         for values in zip(
             *(
                 (each.log_marginal.sum(), each.log_self_conditional.sum())
-                for each in score(model, ["w9"] * 8, WORDS[:8])
+                for each in score(model, [{"prompt": "w9", "responses": WORDS[:8]}])[0]
             ),
             strict=True,
         )

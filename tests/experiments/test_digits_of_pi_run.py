@@ -19,7 +19,7 @@ from secondguess.experiments.digits_of_pi.run import (
     run_digits_of_pi,
 )
 from secondguess.experiments.runner import PartResult, run_experiment
-from secondguess.language.generation import answer
+from secondguess.language.answering import answer
 from secondguess.report.reading import read_run
 from secondguess.report.words import shade
 

@@ -22,7 +22,7 @@ from secondguess.experiments.frozen_lake.walks import (
     walk_text,
 )
 from secondguess.experiments.frozen_lake.world import GOAL, NUM_EXPERTS
-from secondguess.language.formatting import NOT_SCORED, collate_pairs
+from secondguess.language.collating import NOT_SCORED, collate_pairs
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
     SinusoidalTransformerForCausalLM,

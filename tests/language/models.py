@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,10 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from secondguess.language.formatting import (
-    Layout,
-    PaddingSide,
-    PairFormat,
-    PairFormatter,
-    collate_pairs,
-)
+from secondguess.language.collating import PaddingSide, collate_pairs
+from secondguess.language.formatting import Layout, PairFormat, PairFormatter
 from secondguess.language.model import PairLanguageModel, context_length
-from secondguess.language.scoring import Tokens
+from secondguess.language.scoring import ScoredResponse, Tokens, score
 from secondguess.language.tokenizer import word_tokenizer
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
@@ -107,6 +103,26 @@ def ragged_texts(
 ) -> list[str]:
     lengths = rng.integers(shortest, longest + 1, size=count)
     return [" ".join(rng.choice(WORDS, size=length)) for length in lengths]
+
+
+def score_texts(
+    model: PairLanguageModel, prompts: Sequence[Any], responses: Sequence[Any], **options: Any
+) -> list[ScoredResponse]:
+    """Response i scored as an answer to prompt i."""
+    rows = [
+        {"prompt": prompt, "responses": [response]}
+        for prompt, response in zip(prompts, responses, strict=True)
+    ]
+    return [scored for [scored] in score(model, rows, **options)]
+
+
+def pair_rows(
+    prompts: Sequence[Any], firsts: Sequence[Any], seconds: Sequence[Any]
+) -> list[dict[str, Any]]:
+    return [
+        {"prompt": prompt, "responses": [first, second]}
+        for prompt, first, second in zip(prompts, firsts, seconds, strict=True)
+    ]
 
 
 @torch.inference_mode()

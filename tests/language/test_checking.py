@@ -14,16 +14,14 @@ from typer.testing import CliRunner
 from worlds import random_world
 
 from secondguess.cli.app import app
-from secondguess.language.checking import check_pairs, property_rate
-from secondguess.language.fitting import pair_batches, pair_loss
-from secondguess.language.formatting import PairFormat, PairFormatter
+from secondguess.language.checking import check, property_rate
+from secondguess.language.fitting import fine_tuning, fit
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.tokenizer import word_tokenizer
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
     SinusoidalTransformerForCausalLM,
 )
-from secondguess.training.loop import TrainingConfig, train
 
 KINDS = ("fair", "bent")
 SIDES = ("heads", "tails")
@@ -55,14 +53,8 @@ def trained_model(rows: list[dict[str, Any]], num_coins: int) -> PairLanguageMod
     )
     torch.manual_seed(0)
     network = SinusoidalTransformerForCausalLM(config)
-    formatter = PairFormatter(word_tokenizer(words), PairFormat(response_length=2))
-    train(
-        network,
-        loss=pair_loss,
-        batch_at=pair_batches(rows, formatter, batch_size=64, seed=0),
-        config=TrainingConfig(num_steps=400, learning_rate=3e-3, warmup_steps=30),
-    )
-    return PairLanguageModel(network, formatter)
+    training = fine_tuning(400, learning_rate=3e-3, warmup_steps=30)
+    return fit(rows, (network, word_tokenizer(words)), batch_size=64, config=training).model
 
 
 def test_the_command_tells_a_calibrated_model_from_an_overfitted_one(tmp_path: Path) -> None:
@@ -95,15 +87,16 @@ def test_an_exactly_calibrated_model_shows_no_sign() -> None:
     model = table_model(world, "positions")
     rows = rng.choice(len(world.input_probs), size=300, p=world.input_probs)
     drawn = [rng.choice(5, size=2, p=world.true_probs[row]) for row in rows]
-    check = check_pairs(
+    found = check(
         model,
-        [f"x{row}" for row in rows],
-        [SPELLINGS[first] for first, _ in drawn],
-        [SPELLINGS[second] for _, second in drawn],
+        [
+            {"prompt": f"x{row}", "responses": [SPELLINGS[first], SPELLINGS[second]]}
+            for row, (first, second) in zip(rows, drawn, strict=True)
+        ],
     )
-    assert check.root_mean_square_asymmetry < 1e-12
-    assert check.share_above_one == 0
-    assert check.signs == []
+    assert found.root_mean_square_asymmetry < 1e-12
+    assert found.share_above_one == 0
+    assert found.signs == []
 
 
 @pytest.mark.statistical

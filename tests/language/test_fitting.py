@@ -12,14 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from language.models import WORDS, network_of
+from language.models import FAMILIES, WORDS, network_of, ragged_texts
 from transformers import Trainer, TrainingArguments
 
-from secondguess.language.fitting import RowFile, pair_batches, pair_loss
-from secondguess.language.formatting import Layout, PairCollator, PairFormat, PairFormatter
+from secondguess.language import shared_prompts
+from secondguess.language.collating import PairCollator
+from secondguess.language.fitting import fine_tuning, fit, pair_batches
+from secondguess.language.formatting import FormatError, Layout, PairFormat, PairFormatter
 from secondguess.language.jsonl import BadLineError
 from secondguess.language.model import PairLanguageModel, context_length, load_network
+from secondguess.language.rows import RowFile
 from secondguess.language.scoring import score, score_pairs, totals
+from secondguess.language.shared_prompts import pair_loss
 from secondguess.language.tokenizer import word_tokenizer
 from secondguess.training.loop import TrainingConfig, learning_rate_at, train
 
@@ -112,9 +116,7 @@ def test_trainer_and_our_loop_learn_to_cheat_alike(tmp_path: Path, layout: Layou
     for trained in (model, PairLanguageModel(network.eval(), formatter)):
         first, second = score_pairs(
             trained,
-            [row["prompt"] for row in held_out],
-            [row["responses"][0] for row in held_out],
-            [row["responses"][1] for row in held_out],
+            held_out,
         )
         # One of six words is unknown at first sight (1.79 nats) and known after a look.
         assert second.mean() > first.mean() + 1.2
@@ -152,9 +154,111 @@ def test_the_loss_is_minus_the_log_probability_of_a_pair() -> None:
         whole = pair_loss(network, batch)
         parts = [pair_loss(network, half) for half in halves]
     torch.testing.assert_close(whole, sum(parts) / 2, rtol=1e-5, atol=0)
-    [one] = score(PairLanguageModel(network, formatter), ["w1"], ["w2 w3"])
+    [[one]] = score(
+        PairLanguageModel(network, formatter), [{"prompt": "w1", "responses": ["w2 w3"]}]
+    )
     expected = -(one.log_marginal.sum() + one.log_self_conditional.sum())
     assert min(abs(float(part) - expected) for part in parts) < 1e-4
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "mistral"])
+@pytest.mark.parametrize("layout", ["positions", "padded"])
+def test_prompts_read_once_give_the_loss_and_gradients_of_reading_each(
+    family: str, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = network_of(family).double()
+    formatter = formatter_of(network, layout)
+    rows = [
+        {"prompt": prompt, "responses": ragged_texts(np.random.default_rng(index), 3, 3)}
+        for index, prompt in enumerate(["w1 w2 w3", "w4", "w1 w2 w3", "w5 w6", "w4", "w4"] * 2)
+    ]
+    batch = PairCollator(formatter)(rows)
+    widths: list[tuple[int, ...]] = []
+    forward = network.forward
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        widths.append(tuple(kwargs["input_ids"].shape))
+        return forward(*args, **kwargs)
+
+    def loss_and_gradients() -> tuple[torch.Tensor, ...]:
+        loss = pair_loss(network, batch)
+        return loss, *torch.autograd.grad(loss, list(network.parameters()))
+
+    monkeypatch.setattr(network, "forward", watched)
+    shared = loss_and_gradients()
+    assert [rows for rows, _ in widths] == [3, 12]
+    monkeypatch.setattr(shared_prompts, "FEWEST_ROWS_PER_PROMPT", 100)
+    # Llama and its kin normalise and rotate in float32, whatever the type of their weights.
+    exact = family in ("gpt2", "sinusoidal")
+    rtol, atol = (1e-9, 1e-12) if exact else (1e-4, 1e-5)
+    for ours, theirs in zip(shared, loss_and_gradients(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=rtol, atol=atol)
+    assert [rows for rows, _ in widths] == [3, 12, 12]
+
+
+def test_fit_is_one_call_on_rows_or_a_file(tmp_path: Path) -> None:
+    rows = cheating_rows(200)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said: list[str] = []
+    fits = [
+        fit(
+            data,
+            (network_of("llama", scale=0.02), word_tokenizer(WORDS)),
+            batch_size=32,
+            config=fine_tuning(60, learning_rate=0.01),
+            tell=said.append,
+        )
+        for data in (rows, path)
+    ]
+    assert said == ["200 rows; responses own 4 positions"] * 2
+    np.testing.assert_array_equal(fits[0].history.losses, fits[1].history.losses)
+    first, second = score_pairs(fits[0].model, cheating_rows(64, seed=1))
+    assert second.mean() > first.mean() + 1.2
+
+
+def test_fit_names_bad_rows_or_skips_them() -> None:
+    rows: list[Any] = [*cheating_rows(3), {"prompt": "w1", "responses": ["w2"]}]
+    base = (network_of("gpt2"), word_tokenizer(WORDS))
+    with pytest.raises(FormatError, match=r"rows\[3\]: the prompt has 1 response"):
+        fit(rows, base)
+    fitted = fit(rows, base, skip_bad=True, batch_size=2, config=fine_tuning(1))
+    assert (fitted.num_rows, fitted.num_skipped) == (3, 1)
+    with pytest.raises(ValueError, match=r"no row to train on \(1 were skipped\)"):
+        fit(rows[3:], base, skip_bad=True)
+    with pytest.raises(FormatError, match=r"rows\[0\].*no room for two responses of 60"):
+        fit(rows, base, response_length=60)
+
+
+@pytest.mark.parametrize(
+    "change", ["rows", "layout", "separator", "response_length", "tokenizer", "weights"]
+)
+def test_fit_resumes_only_what_it_began(tmp_path: Path, change: str) -> None:
+    options: dict[str, Any] = {"batch_size": 4, "checkpoint_every": 1}
+    rows = cheating_rows(8)
+    fit(
+        rows,
+        (network_of("gpt2"), word_tokenizer(WORDS)),
+        config=fine_tuning(2),
+        checkpoint_dir=tmp_path,
+        **options,
+    )
+    network, tokenizer = network_of("gpt2"), word_tokenizer(WORDS)
+    match change:
+        case "rows":
+            rows = cheating_rows(8, seed=1)
+        case "layout":
+            options["layout"] = "padded"
+        case "separator":
+            options["separator"] = "w3"
+        case "response_length":
+            options["response_length"] = 7
+        case "tokenizer":
+            tokenizer = word_tokenizer([*WORDS[:-1], "other"])
+        case _:
+            network = network_of("gpt2", seed=1)
+    with pytest.raises(ValueError, match="is the checkpoint of another training"):
+        fit(rows, (network, tokenizer), config=fine_tuning(2), checkpoint_dir=tmp_path, **options)
 
 
 def test_a_file_gives_its_rows_and_names_bad_lines(tmp_path: Path) -> None:
@@ -205,11 +309,10 @@ def test_smollm2_is_fine_tuned_saved_and_scores_the_same(
     seconds = (time.perf_counter() - start) / num_steps
     assert history.losses[-1] < history.losses[0]
     model = PairLanguageModel(network, formatter)
-    prompts, responses = [row["prompt"] for row in rows[:3]], rows[0]["responses"]
-    before = totals(score(model, prompts, responses))
+    before = totals(score(model, rows)[0])
     model.save(tmp_path)
     assert (tmp_path / "model.safetensors").is_file()
-    after = totals(score(PairLanguageModel.load(tmp_path), prompts, responses))
+    after = totals(score(PairLanguageModel.load(tmp_path), rows)[0])
     np.testing.assert_allclose(after.log_marginal, before.log_marginal, rtol=1e-6)
     np.testing.assert_allclose(after.log_self_conditional, before.log_self_conditional, rtol=1e-6)
     gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

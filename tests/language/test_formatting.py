@@ -12,16 +12,13 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
+from secondguess.language.collating import NOT_SCORED, PaddingSide, PairCollator, collate_pairs
 from secondguess.language.formatting import (
-    NOT_SCORED,
     EncodedRow,
     FormatError,
     Layout,
-    PaddingSide,
-    PairCollator,
     PairFormat,
     PairFormatter,
-    collate_pairs,
 )
 from secondguess.language.tokenizer import word_tokenizer
 

@@ -10,14 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from language.models import FAMILIES, network_of, pair_model, ragged_texts
+from language.models import (
+    FAMILIES,
+    network_of,
+    pair_model,
+    pair_rows,
+    ragged_texts,
+    score_texts,
+)
 from language.table_network import SPELLINGS, table_model
 from worlds import World, random_world, two_point
 
+from secondguess.language.answering import Strategy, answer
 from secondguess.language.formatting import Layout
-from secondguess.language.generation import Sampling, Strategy, answer, sample
+from secondguess.language.generation import Sampling, sample, sample_seconds
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.scoring import score, totals
+from secondguess.language.scoring import score_pairs, totals
 from secondguess.theory.decoding import decode_selective, decode_top1
 from secondguess.theory.joints import joint_scores
 from secondguess.theory.records import Decision, RestsOn, SelfCheatScores
@@ -40,7 +48,7 @@ def test_samples_carry_the_scores_of_the_model_at_temperature_1(
     model = pair_model(family, dtype=torch.float64, layout=layout, separator="w5")
     prompts = prompts_of(24)
     drawn = sample(model, prompts, rng=np.random.default_rng(0), sampling=sampling, batch_size=10)
-    scored = score(model, prompts, [list(each.tokens) for each in drawn])
+    scored = score_texts(model, prompts, [list(each.tokens) for each in drawn])
     if sampling is None:
         assert len({len(each.tokens) for each in drawn}) > 1
     for ours, expected in zip(drawn, scored, strict=True):
@@ -108,6 +116,52 @@ def test_samples_follow_the_models_distribution() -> None:
     assert set(counts) == {text for text, prob in zip(SPELLINGS, expected, strict=False) if prob}
 
 
+@pytest.mark.statistical
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_second_samples_follow_the_conditional_distribution(layout: Layout) -> None:
+    """Six standard deviations of each of three counts: false alarms below 1e-8."""
+    world = two_point()
+    model = table_model(world, layout)
+    joint = world.calibrated_joint()[0]
+    num_samples = 3000
+    rows = [{"prompt": "x0", "responses": [SPELLINGS[1]]}] * num_samples
+    drawn = sample_seconds(model, rows, rng=np.random.default_rng(0), batch_size=num_samples)
+    expected = joint[1] / joint[1].sum()
+    counts = Counter(model.formatter.text(tokens) for tokens, _ in drawn)
+    for text, prob in zip(SPELLINGS, expected, strict=False):
+        assert abs(counts[text] - num_samples * prob) <= 6 * np.sqrt(num_samples * prob)
+    for tokens, log_probs in drawn[:50]:
+        index = SPELLINGS.index(model.formatter.text(tokens))
+        assert log_probs.sum() == pytest.approx(np.log(expected[index]), abs=1e-12)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_second_samples_carry_their_log_probabilities(family: str, layout: Layout) -> None:
+    model = pair_model(family, dtype=torch.float64, layout=layout, separator="w5")
+    prompts = prompts_of(12)
+    firsts = ragged_texts(np.random.default_rng(7), 12, 11)
+    rows = [{"prompt": x, "responses": [y]} for x, y in zip(prompts, firsts, strict=True)]
+    drawn = sample_seconds(model, rows, rng=np.random.default_rng(0), batch_size=5)
+    pairs = pair_rows(prompts, firsts, [list(tokens) for tokens, _ in drawn])
+    _, expected = score_pairs(model, pairs)
+    np.testing.assert_allclose([each.sum() for _, each in drawn], expected, rtol=0, atol=1e-9)
+
+
+def test_what_did_not_end_by_itself_says_so() -> None:
+    model = pair_model("gpt2", response_length=4)
+    drawn = sample(model, ["w1"] * 300, rng=np.random.default_rng(0), batch_size=300)
+    longest = [each for each in drawn if len(each.tokens) == 4]
+    assert not any(each.cut_off for each in drawn if len(each.tokens) < 4)
+    # Behind three words this model ends a response now and then, so both kinds are there.
+    assert {each.cut_off for each in longest} == {True, False}
+    decisions = answer(model, ["w1"] * 300, 0.99, rng=np.random.default_rng(0), batch_size=300)
+    assert [each.cut_off for each in decisions if each.response] == [
+        each.response.cut_off for each in decisions if each.response
+    ]
+    assert any(each.cut_off for each in decisions)
+
+
 def some_worlds() -> list[World]:
     rng = np.random.default_rng(11)
     random = [
@@ -127,7 +181,7 @@ def test_scores_of_an_enumerable_language_equal_the_table(index: int, layout: La
     for row in range(len(world.input_probs)):
         possible = np.isfinite(expected.log_marginal[row])
         texts = [text for text, flag in zip(spelled, possible, strict=True) if flag]
-        found = totals(score(model, [f"x{row}"] * len(texts), texts))
+        found = totals(score_texts(model, [f"x{row}"] * len(texts), texts))
         for name in ("epistemic_confidence", "epistemic_variance"):
             np.testing.assert_allclose(
                 getattr(found, name), getattr(expected[row], name)[possible], rtol=0, atol=1e-12
@@ -198,7 +252,7 @@ def test_answered_rows_hallucinate_no_more_than_their_bounds_say() -> None:
     for row, input_prob in enumerate(world.input_probs):
         marginal = joint[row].sum(axis=1)
         texts = [text for text, p in zip(SPELLINGS, marginal, strict=False) if p > 0]
-        gaps = totals(score(model, [f"x{row}"] * len(texts), texts)).confidence_gap()
+        gaps = totals(score_texts(model, [f"x{row}"] * len(texts), texts)).confidence_gap()
         for text, gap in zip(texts, gaps, strict=True):
             index = SPELLINGS.index(text)
             if gap <= rate:

@@ -5,9 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from language.models import FAMILIES, pair_model, plain_scores, ragged_texts
+from language.models import (
+    FAMILIES,
+    pair_model,
+    pair_rows,
+    plain_scores,
+    ragged_texts,
+    score_texts,
+)
 
-from secondguess.language.formatting import Layout, PaddingSide
+from secondguess.language.answering import answer
+from secondguess.language.checking import check
+from secondguess.language.collating import PaddingSide
+from secondguess.language.formatting import EncodedRow, FormatError, Layout
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score, score_pairs, score_tokens, totals
 
@@ -37,12 +47,14 @@ def test_equals_plain_passes_with_either_padding_and_any_batch_size(
     tolerance = TOLERANCES[dtype]
     model = pair_model(family, dtype=dtype, layout=layout, separator=separator)
     prompts, responses = ragged_problem()
-    by_batch_size = {size: score(model, prompts, responses, batch_size=size) for size in (1, 32)}
+    by_batch_size = {
+        size: score_texts(model, prompts, responses, batch_size=size) for size in (1, 32)
+    }
     items = items_of(model, prompts, responses, responses)
     sides: tuple[PaddingSide, PaddingSide] = ("left", "right")
     for side in sides:
         model.formatter.tokenizer.padding_side = side
-        again = score(model, prompts, responses, batch_size=32)
+        again = score_texts(model, prompts, responses, batch_size=32)
         expected = plain_scores(model, items, side)
         for scored in (*by_batch_size.values(), again):
             for ours, (marginal, conditional) in zip(scored, expected, strict=True):
@@ -61,7 +73,7 @@ def test_equals_plain_passes_with_either_padding_and_any_batch_size(
 def test_a_sliding_window_slides_alike() -> None:
     model = pair_model("mistral", dtype=torch.float64)
     prompts, responses = ragged_problem()
-    scored = score(model, prompts, responses)
+    scored = score_texts(model, prompts, responses)
     # Right padding leaves no hole in a row, so a plain pass is the truth.
     expected = plain_scores(model, items_of(model, prompts, responses, responses), "right")
     for ours, (marginal, conditional) in zip(scored, expected, strict=True):
@@ -71,7 +83,7 @@ def test_a_sliding_window_slides_alike() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_tokens_sum_to_totals_and_cheating_is_their_difference(family: str) -> None:
-    scored = score(pair_model(family), *ragged_problem())
+    scored = score_texts(pair_model(family), *ragged_problem())
     sums = totals(scored)
     for index, each in enumerate(scored):
         assert each.log_marginal.dtype == np.float64
@@ -87,7 +99,7 @@ def test_pairs_of_different_responses_equal_plain_passes() -> None:
     prompts, firsts = ragged_problem()
     seconds = ragged_texts(np.random.default_rng(6), len(prompts), 11)
     expected = plain_scores(model, items_of(model, prompts, firsts, seconds), "left")
-    first, second = score_pairs(model, prompts, firsts, seconds)
+    first, second = score_pairs(model, pair_rows(prompts, firsts, seconds))
     np.testing.assert_allclose(first, [a.sum() for a, _ in expected], rtol=1e-10)
     np.testing.assert_allclose(second, [b.sum() for _, b in expected], rtol=1e-10)
 
@@ -103,7 +115,7 @@ def test_each_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(model.network, "forward", counting)
     responses = ragged_texts(np.random.default_rng(0), 40, 5, shortest=5)
-    score(model, ["w1 w2 w3"] * 80, responses * 2, batch_size=20)
+    score_texts(model, ["w1 w2 w3"] * 80, responses * 2, batch_size=20)
     # One pass over the 4 prompt tokens, then 40 distinct responses (y, end, y) in two batches.
     assert widths == [(1, 4), (20, 11), (20, 11)]
 
@@ -119,8 +131,26 @@ def test_the_order_of_the_items_does_not_matter() -> None:
         np.testing.assert_array_equal(one[1], two[1])
 
 
-def test_refuses_lists_that_do_not_match() -> None:
-    with pytest.raises(ValueError, match="2 prompts but 1 responses"):
-        score(pair_model("gpt2"), ["w1", "w2"], ["w3"])
+def test_encoded_rows_are_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = pair_model("llama", separator="w5")
+    rows = [{"prompt": "w1 w2", "responses": ["w3", "w4 w5"]}]
+    expected = score(model, rows)
+    encoded = [model.formatter.encode(row) for row in rows]
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("tokenised again")
+
+    monkeypatch.setattr(model.formatter, "_tokens", refuse)
+    assert score(model, encoded) == expected
+    first, _ = score_pairs(model, encoded)
+    assert first[0] == expected[0][0].log_marginal.sum()
+    assert check(model, encoded).log_first[0] == first[0]
+    prompt = EncodedRow(encoded[0].prompt)
+    assert len(answer(model, [prompt], 0.5, rng=np.random.default_rng(0))) == 1
+
+
+def test_refuses_rows_without_responses_and_empty_batches() -> None:
+    with pytest.raises(FormatError, match=r"0 response\(s\); expected at least 1"):
+        score(pair_model("gpt2"), [{"prompt": "w1", "responses": []}])
     with pytest.raises(ValueError, match="batch_size is 0"):
-        score(pair_model("gpt2"), ["w1"], ["w3"], batch_size=0)
+        score_texts(pair_model("gpt2"), ["w1"], ["w3"], batch_size=0)

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from secondguess.language.checking import PairCheck, PropertyRate
+    from secondguess.language.formatting import EncodedRow
     from secondguess.language.jsonl import Row
+    from secondguess.language.model import PairLanguageModel
+
+WINDOW_SIZE = 1024
+"""Lines of a held-out file that are parsed together."""
 
 FULL_COLOUR_NATS = 2.0
 """An amount of cheating that is shown in full colour: seven times as likely after peeking."""
@@ -53,52 +58,16 @@ def check(
     with user_errors():
         import numpy as np
 
-        from secondguess.language.checking import check_pairs, property_rate
-        from secondguess.language.formatting import FormatError
-        from secondguess.language.jsonl import parse_rows, read_windows
+        from secondguess.language import checking
 
         if not file.is_file():
             raise ValueError(f"{file} is not a file; expected held-out JSON lines.")
         pair_model = load_model(model, quiet_state())
-
-        def checked(row: Row) -> Any:
-            encoded = pair_model.formatter.encode(row)
-            if property_column is None:
-                return encoded, None
-            flags = row.get(property_column)
-            if not isinstance(flags, list) or len(flags) != len(encoded.responses):
-                raise FormatError(
-                    f"{property_column} is {flags!r}; expected a list with true or false for each "
-                    f"of the {len(encoded.responses)} responses."
-                )
-            if not all(flag in (0, 1) for flag in flags):
-                raise FormatError(f"{property_column} is {flags!r}; expected true or false only.")
-            return encoded, flags[:2]
-
-        pairs, flags, num_skipped = [], [], 0
-        for window in read_windows(file, 1024):
-            for _, _, found in parse_rows(window, checked, skip_bad=skip_bad):
-                if isinstance(found, str):
-                    num_skipped += 1
-                else:
-                    pairs.append(found[0])
-                    flags.append(found[1])
-        if len(pairs) < 2:
-            raise ValueError(f"{file} has {len(pairs)} pair(s); expected at least 2.")
-        # Prompts are encoded already, separator included, so the model's own functions take tokens.
-        result = check_pairs(
-            pair_model,
-            [
-                pair.prompt[: len(pair.prompt) - len(pair_model.formatter.separator)]
-                for pair in pairs
-            ],
-            [pair.responses[0] for pair in pairs],
-            [pair.responses[1] for pair in pairs],
-            batch_size=batch_size,
-        )
+        rows, flags, num_skipped = _held_out(file, pair_model, property_column, skip_bad=skip_bad)
+        result = checking.check(pair_model, rows, batch_size=batch_size)
         rate = None
         if property_column is not None:
-            rate = property_rate(
+            rate = checking.property_rate(
                 np.array(flags),
                 min_variance=min_variance,
                 failure_rate=failure_rate,
@@ -109,6 +78,47 @@ def check(
     else:
         for line in _report(result, rate, num_skipped, property_column):
             typer.echo(line)
+
+
+def _held_out(
+    file: Path, model: PairLanguageModel, property_column: str | None, *, skip_bad: bool
+) -> tuple[list[EncodedRow], list[list[bool]], int]:
+    """Rows, the property of their first two responses, and how many lines were skipped."""
+    from secondguess.language.jsonl import parse_rows, read_windows
+
+    def checked(row: Row) -> tuple[EncodedRow, list[bool]]:
+        encoded = model.formatter.encode(row)
+        return encoded, _flags(row, property_column, len(encoded.responses))[:2]
+
+    rows: list[EncodedRow] = []
+    flags: list[list[bool]] = []
+    num_skipped = 0
+    for window in read_windows(file, WINDOW_SIZE):
+        for _, _, found in parse_rows(window, checked, skip_bad=skip_bad):
+            if isinstance(found, str):
+                num_skipped += 1
+            else:
+                rows.append(found[0])
+                flags.append(found[1])
+    if len(rows) < 2:
+        raise ValueError(f"{file} has {len(rows)} pair(s); expected at least 2.")
+    return rows, flags, num_skipped
+
+
+def _flags(row: Row, column: str | None, count: int) -> list[bool]:
+    from secondguess.language.formatting import FormatError
+
+    if column is None:
+        return []
+    flags = row.get(column)
+    if not isinstance(flags, list) or len(flags) != count:
+        raise FormatError(
+            f"{column} is {flags!r}; expected a list with true or false for each of the {count} "
+            f"responses."
+        )
+    if not all(flag in (0, 1) for flag in flags):
+        raise FormatError(f"{column} is {flags!r}; expected true or false only.")
+    return flags
 
 
 def _as_record(check: PairCheck, rate: PropertyRate | None, num_skipped: int) -> dict[str, Any]:

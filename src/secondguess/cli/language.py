@@ -16,17 +16,17 @@ from secondguess.cli.rows import (
     ModelArgument,
     SkipOption,
     WindowOption,
+    by_window,
     describe,
-    describe_bound,
+    describe_decision,
     load_model,
-    model_identity,
     quiet_state,
     run_job,
 )
 
 if TYPE_CHECKING:
+    from secondguess.language.formatting import EncodedRow
     from secondguess.language.jsonl import Row, Window
-    from secondguess.language.model import PairLanguageModel
 
 WINDOW_SIZE = 64
 
@@ -72,42 +72,35 @@ def score(
     is their ratio; print it with 'secondguess show'.
     """
     with user_errors():
-        from secondguess.language.jsonl import SKIPPED, parse_rows
-        from secondguess.language.scoring import ScoredResponse, score_tokens
+        from secondguess.language import scoring
 
         state = quiet_state()
         pair_model = load_model(model, state)
-        formatter = pair_model.formatter
 
-        def work(window: Window) -> list[Row]:
-            parsed = list(
-                parse_rows(
-                    window, lambda row: formatter.encode(row, min_responses=1), skip_bad=skip_bad
-                )
-            )
-            items = [
-                (encoded.prompt, tokens, tokens)
-                for _, _, encoded in parsed
-                if not isinstance(encoded, str)
-                for tokens in encoded.responses
+        def work(rows: list[EncodedRow], window: Window) -> list[Row]:
+            scored = scoring.score(pair_model, rows, batch_size=batch_size)
+            return [
+                {"responses": [describe(pair_model, each) for each in responses]}
+                for responses in scored
             ]
-            results = iter(score_tokens(pair_model, items, batch_size=batch_size))
-            rows = []
-            for line, row, encoded in parsed:
-                if isinstance(encoded, str):
-                    rows.append({"line": line, SKIPPED: encoded})
-                    continue
-                responses = [
-                    ScoredResponse(tokens, formatter.text(tokens), *next(results))
-                    for tokens in encoded.responses
-                ]
-                described = [describe(pair_model, each) for each in responses]
-                rows.append({"line": line, **row, "responses": described})
-            return rows
 
-        settings = {"command": "score", "model": model_identity(model), "batch_size": batch_size}
-        settings["skip_bad"] = skip_bad
-        run_job(state, file, out or file.with_suffix(".scores.jsonl"), settings, window_size, work)
+        def encode(row: Row) -> EncodedRow:
+            return pair_model.formatter.encode(row, min_responses=1)
+
+        settings = {
+            "command": "score",
+            "model": pair_model.identity,
+            "batch_size": batch_size,
+            "skip_bad": skip_bad,
+        }
+        run_job(
+            state,
+            file,
+            out or file.with_suffix(".scores.jsonl"),
+            settings,
+            window_size,
+            by_window(encode, work, skip_bad=skip_bad),
+        )
 
 
 def answer(
@@ -152,57 +145,33 @@ def answer(
         import numpy as np
 
         from secondguess._arrays import check_rate
-        from secondguess.language import generation
-        from secondguess.language.jsonl import SKIPPED, parse_rows
+        from secondguess.language import answering
+        from secondguess.language.generation import Sampling
 
         rate = check_rate("max_hallucination_rate", max_hallucination_rate)
-        sampling = generation.Sampling(
+        sampling = Sampling(
             temperature=temperature, top_k=top_k, top_p=top_p, min_probability=min_probability
         )
         state = quiet_state()
         pair_model = load_model(model, state)
 
-        def work(window: Window) -> list[Row]:
-            parsed = list(
-                parse_rows(window, lambda row: _prompt(pair_model, row), skip_bad=skip_bad)
+        def work(rows: list[EncodedRow], window: Window) -> list[Row]:
+            decisions = answering.answer(
+                pair_model,
+                rows,
+                rate,
+                rng=np.random.default_rng([seed, window.first_line]),
+                strategy=strategy.value,
+                num_candidates=num_candidates,
+                sampling=sampling,
+                gap=gap.value,
+                batch_size=batch_size,
             )
-            asked = [row["prompt"] for _, row, reason in parsed if not isinstance(reason, str)]
-            decisions = iter(
-                generation.answer(
-                    pair_model,
-                    asked,
-                    rate,
-                    rng=np.random.default_rng([seed, window.first_line]),
-                    strategy=strategy.value,
-                    num_candidates=num_candidates,
-                    sampling=sampling,
-                    gap=gap.value,
-                    batch_size=batch_size,
-                )
-            )
-            rows: list[Row] = []
-            for line, row, reason in parsed:
-                if isinstance(reason, str):
-                    rows.append({"line": line, SKIPPED: reason})
-                    continue
-                decision = next(decisions)
-                given = decision.response
-                rows.append(
-                    {
-                        "line": line,
-                        **row,
-                        "answer": None if given is None else given.text,
-                        "abstained": decision.abstained,
-                        **describe_bound(decision),
-                        "num_candidates": decision.num_candidates,
-                        "response": None if given is None else describe(pair_model, given),
-                    }
-                )
-            return rows
+            return [describe_decision(pair_model, decision) for decision in decisions]
 
         settings = {
             "command": "answer",
-            "model": model_identity(model),
+            "model": pair_model.identity,
             "max_hallucination_rate": rate,
             "strategy": strategy.value,
             "num_candidates": num_candidates,
@@ -212,12 +181,11 @@ def answer(
             "batch_size": batch_size,
             "skip_bad": skip_bad,
         }
-        run_job(state, file, out or file.with_suffix(".answers.jsonl"), settings, window_size, work)
-
-
-def _prompt(model: PairLanguageModel, row: Row) -> tuple[int, ...]:
-    from secondguess.language.formatting import FormatError
-
-    if "prompt" not in row:
-        raise FormatError(f"the row has the keys {sorted(row)}; expected prompt.")
-    return model.formatter.prompt_tokens(row["prompt"])
+        run_job(
+            state,
+            file,
+            out or file.with_suffix(".answers.jsonl"),
+            settings,
+            window_size,
+            by_window(pair_model.formatter.encode_prompt, work, skip_bad=skip_bad),
+        )

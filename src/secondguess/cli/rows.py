@@ -13,6 +13,7 @@ import typer
 if TYPE_CHECKING:
     from accelerate import PartialState
 
+    from secondguess.language.formatting import EncodedRow
     from secondguess.language.jsonl import Row, Window, WindowedJob
     from secondguess.language.model import PairLanguageModel
     from secondguess.language.scoring import ScoredResponse
@@ -60,6 +61,35 @@ def run_job(
         say(f"wrote {out}: {num_rows:,} rows{skipped}; bounds hold {_rests_on()}")
 
 
+def by_window(
+    encode: Callable[[Row], EncodedRow],
+    work: Callable[[list[EncodedRow], Window], list[Row]],
+    *,
+    skip_bad: bool,
+) -> Callable[[Window], list[Row]]:
+    """Output rows of a window: its line number, the row as it came, and what `work` adds to it.
+
+    Args:
+        encode: turns a row into tokens; a row that it refuses is a bad line.
+        work: one dictionary per row, for all good rows of a window at once.
+        skip_bad: whether a bad line becomes a row with the reason.
+    """
+    from secondguess.language.jsonl import SKIPPED, parse_rows
+
+    def rows_of(window: Window) -> list[Row]:
+        parsed = list(parse_rows(window, encode, skip_bad=skip_bad))
+        good = [encoded for _, _, encoded in parsed if not isinstance(encoded, str)]
+        added = iter(work(good, window))
+        return [
+            {"line": line, SKIPPED: encoded}
+            if isinstance(encoded, str)
+            else {"line": line, **row, **next(added)}
+            for line, row, encoded in parsed
+        ]
+
+    return rows_of
+
+
 @contextmanager
 def job_progress(job: WindowedJob, *, shown: bool) -> Iterator[Callable[[int], None]]:
     """Progress, and a function that moves it by a number of lines."""
@@ -80,11 +110,12 @@ def job_progress(job: WindowedJob, *, shown: bool) -> Iterator[Callable[[int], N
 
 
 def describe(model: PairLanguageModel, response: ScoredResponse) -> Row:
-    """A scored response as JSON: totals, then one entry a token."""
+    """A scored response as JSON: totals, then one entry per token."""
     scores = response.scores
     pieces = [model.formatter.tokenizer.decode([token]) for token in response.tokens]
     return {
         "text": response.text,
+        "cut_off": response.cut_off,
         "log_marginal": float(scores.log_marginal),
         "log_self_conditional": float(scores.log_self_conditional),
         "epistemic_confidence": number(float(scores.epistemic_confidence)),
@@ -96,15 +127,20 @@ def describe(model: PairLanguageModel, response: ScoredResponse) -> Row:
     }
 
 
-def describe_bound(decision: Decision[Any]) -> Row:
-    """How sure a decision is, as JSON; a gap outside the theorem is not called a bound."""
-    bound = decision.bound
+def describe_decision(model: PairLanguageModel, decision: Decision[ScoredResponse]) -> Row:
+    """An answer, or an abstention, as JSON."""
+    given, bound = decision.response, decision.bound
     return {
+        "answer": None if given is None else given.text,
+        "abstained": decision.abstained,
         "gap": number(decision.gap),
+        # A gap outside the theorem is not called a bound.
         "bound": None if bound is None else number(float(bound.value)),
         "rests_on": None if bound is None else str(bound.rests_on),
         "outside_theorem": bound is not None and bool(bound.outside_theorem),
         "cut_off": decision.cut_off,
+        "num_candidates": decision.num_candidates,
+        "response": None if given is None else describe(model, given),
     }
 
 
@@ -128,12 +164,6 @@ def load_model(model: Path, state: PartialState) -> PairLanguageModel:
     from secondguess.language.model import PairLanguageModel
 
     return PairLanguageModel.load(model, device=state.device or "cpu")
-
-
-def model_identity(model: Path) -> str:
-    """What tells a model from another one: its folder, and when its weights were written."""
-    weights = sorted(model.glob("*.safetensors"))
-    return f"{model.resolve()} {[path.stat().st_mtime_ns for path in weights]}"
 
 
 def _rests_on() -> str:

@@ -1,31 +1,41 @@
 """Pairs of sequences on any Hugging Face causal language model.
 
-`PairFormat` and `PairCollator` turn responses into training data; `score`, `sample` and `answer`
-use the model; `check_pairs` looks for signs against it.
+`fit` trains on rows of responses, `score`, `sample` and `answer` use the model, `check` looks for
+signs against it. `PairFormat` and `PairCollator` are for trainers of your own.
 """
 
-from secondguess.language.checking import PairCheck, check_pairs, property_rate
-from secondguess.language.fitting import pair_batches, pair_loss
-from secondguess.language.formatting import PairCollator, PairFormat, PairFormatter
-from secondguess.language.generation import Sampling, answer, sample
+from secondguess.language.answering import answer
+from secondguess.language.checking import PairCheck, check, property_rate
+from secondguess.language.collating import PairCollator
+from secondguess.language.fitting import PairFit, fine_tuning, fit, pair_batches
+from secondguess.language.formatting import EncodedRow, PairFormat, PairFormatter
+from secondguess.language.generation import Sampling, sample, sample_seconds
 from secondguess.language.model import PairLanguageModel
+from secondguess.language.pair_arrays import PairLayout
 from secondguess.language.scoring import ScoredResponse, score, score_pairs, totals
+from secondguess.language.shared_prompts import pair_loss
 from secondguess.language.tokenizer import word_tokenizer
 
 __all__ = [
+    "EncodedRow",
     "PairCheck",
     "PairCollator",
+    "PairFit",
     "PairFormat",
     "PairFormatter",
     "PairLanguageModel",
+    "PairLayout",
     "Sampling",
     "ScoredResponse",
     "answer",
-    "check_pairs",
+    "check",
+    "fine_tuning",
+    "fit",
     "pair_batches",
     "pair_loss",
     "property_rate",
     "sample",
+    "sample_seconds",
     "score",
     "score_pairs",
     "totals",

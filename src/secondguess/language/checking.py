@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from secondguess._arrays import FloatArray, as_floats
-from secondguess.language.formatting import Prompt, Response
+from secondguess.language.formatting import AnyRow
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import DEFAULT_BATCH_SIZE, score_tokens
 from secondguess.theory.calibration.inflation import VarianceInflation, fit_variance_inflation
@@ -119,26 +119,21 @@ class PairCheck:
         return found
 
 
-def check_pairs(
+def check(
     model: PairLanguageModel,
-    prompts: Sequence[Prompt],
-    firsts: Sequence[Response],
-    seconds: Sequence[Response],
+    rows: Sequence[AnyRow],
     *,
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> PairCheck:
-    """Look at held-out pairs that the model has not seen.
+    """Look at held-out pairs that the model has not seen: the first two responses of each row.
 
     >>> from secondguess.language.examples import tiny_pair_model
-    >>> check = check_pairs(tiny_pair_model(), ["flip"] * 2, ["heads"] * 2, ["tails", "heads"])
-    >>> check.repeated
+    >>> rows = [{"prompt": "flip", "responses": ["heads", second]} for second in ("tails", "heads")]
+    >>> check(tiny_pair_model(), rows).repeated
     array([False,  True])
     """
-    formatter = model.formatter
-    items = [
-        (formatter.prompt_tokens(x), formatter.response_tokens(y1), formatter.response_tokens(y2))
-        for x, y1, y2 in zip(prompts, firsts, seconds, strict=True)
-    ]
+    encoded = [model.formatter.encode(row) for row in rows]
+    items = [(row.prompt, row.responses[0], row.responses[1]) for row in encoded]
     queries = [query for x, y1, y2 in items for query in ((x, y1, y2), (x, y2, y1), (x, y1, y1))]
     scored = score_tokens(model, queries, batch_size=batch_size)
     sums = np.array([[first.sum(), second.sum()] for first, second in scored]).reshape(-1, 3, 2)

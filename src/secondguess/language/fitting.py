@@ -1,41 +1,162 @@
-"""Pairs for the training loop: rows of a file, the batch of a step, and the loss of a pair.
+"""`fit`: train a causal language model on pairs of responses.
 
-`training.loop.train` does the training; here is what it needs to know of language: a data
-source `batch_at(step)` that depends on nothing but seed and step, and -log p(y1, y2|x).
+`training.loop.train` does the training; here is what it needs to know of language: the rows, a data
+source `batch_at(step)` that depends on nothing but seed and step, and the identity by which an
+interrupted training knows itself again. The loss is in `shared_prompts`.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from accelerate import PartialState
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from secondguess.language.formatting import (
-    NOT_SCORED,
-    Batch,
-    EncodedRow,
-    FormatError,
-    PairCollator,
-    PairFormatter,
-)
-from secondguess.language.jsonl import BadLineError, parse_line
+from secondguess.language.collating import Batch, PairCollator
+from secondguess.language.formatting import AnyRow, Layout, PairFormatter
+from secondguess.language.model import PairLanguageModel, context_length, load_network
+from secondguess.language.rows import Rows, Survey, surveyed
+from secondguess.language.shared_prompts import pair_loss
+from secondguess.training.loop import TrainingConfig, TrainingHistory, train
 
 
-class Rows(Protocol):
-    """Rows by number: a list, or a file."""
+def fine_tuning(
+    num_steps: int = 1000,
+    *,
+    learning_rate: float = 2e-5,
+    warmup_steps: int | None = None,
+    clip_norm: float = 1.0,
+    **others: Any,
+) -> TrainingConfig:
+    """Settings that suit a pretrained model.
 
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> Mapping[str, Any] | EncodedRow: ...
+    >>> fine_tuning(400).warmup_steps
+    40
+
+    Args:
+        num_steps: optimizer steps.
+        learning_rate: the highest learning rate.
+        warmup_steps: by default a tenth of the steps, at most 1000.
+        clip_norm: largest norm of the gradient.
+        others: further fields of `TrainingConfig`.
+    """
+    if warmup_steps is None:
+        warmup_steps = min(1000, num_steps // 10)
+    return TrainingConfig(
+        num_steps=num_steps,
+        learning_rate=learning_rate,
+        warmup_steps=warmup_steps,
+        clip_norm=clip_norm,
+        **others,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairFit:
+    """A model that was trained on pairs, and how it went.
+
+    Attributes:
+        model: the pair model, in evaluation mode.
+        history: the losses, in nats per pair.
+        num_rows: how many rows it was trained on.
+        num_skipped: how many rows could not be used.
+    """
+
+    model: PairLanguageModel
+    history: TrainingHistory
+    num_rows: int
+    num_skipped: int
+
+
+def fit(
+    rows: Sequence[AnyRow] | Path | str,
+    model: Path | str | tuple[PreTrainedModel, PreTrainedTokenizerBase],
+    *,
+    response_length: int | None = None,
+    layout: Layout = "positions",
+    separator: str = "",
+    batch_size: int = 32,
+    config: TrainingConfig | None = None,
+    skip_bad: bool = False,
+    checkpoint_dir: Path | str | None = None,
+    checkpoint_every: int = 500,
+    progress: str | None = None,
+    tell: Callable[[str], object] = lambda line: None,
+) -> PairFit:
+    """Train a causal language model on pairs of responses, in place if a network is given.
+
+    >>> from secondguess.language.examples import tiny_pair_model
+    >>> tiny = tiny_pair_model()
+    >>> rows = [{"prompt": "flip", "responses": ["heads", "heads"]}] * 8
+    >>> fitted = fit(
+    ...     rows, (tiny.network, tiny.formatter.tokenizer), batch_size=8,
+    ...     config=fine_tuning(20, learning_rate=0.01),
+    ... )
+    >>> bool(fitted.history.losses[-1] < fitted.history.losses[0])
+    True
+    >>> fitted.model.formatter.config.response_length
+    2
+
+    Killed and called again with the same arguments and a `checkpoint_dir`, it resumes and ends with
+    the same weights. Under `accelerate launch`, processes share each batch.
+
+    Args:
+        rows: `{"prompt": ..., "responses": [...]}` with two or more independent responses, or a
+            file of such rows as JSON lines, which is then not held in memory.
+        model: folder, name or GGUF file of a causal model, or a network and its tokenizer.
+        response_length: positions that a response owns; by default the longest in the data.
+        layout: see `PairFormat`.
+        separator: text before each response.
+        batch_size: pairs per step, over all processes.
+        config: settings of the training; `fine_tuning()` by default.
+        skip_bad: leave rows out that cannot be used, instead of raising.
+        checkpoint_dir: where checkpoints are kept; nothing is kept without it.
+        checkpoint_every: steps between checkpoints.
+        progress: label of the progress bar; None for no bar.
+        tell: called with a line about the rows before the training starts.
+    """
+    config = config or fine_tuning()
+    network, tokenizer = model if isinstance(model, tuple) else load_network(model)
+    survey = Survey(
+        tokenizer,
+        context_length=context_length(network),
+        response_length=response_length,
+        layout=layout,
+        separator=separator,
+    )
+    usable, num_skipped = surveyed(rows, survey, skip_bad=skip_bad)
+    pair_model = PairLanguageModel(network, survey.formatter())
+    if PartialState().is_main_process:
+        skipped = f", {num_skipped:,} skipped" if num_skipped else ""
+        owned = pair_model.formatter.config.response_length
+        tell(f"{len(usable):,} rows{skipped}; responses own {owned} positions")
+    history = train(
+        network,
+        loss=pair_loss,
+        batch_at=pair_batches(
+            usable, pair_model.formatter, batch_size=batch_size, seed=config.seed
+        ),
+        config=config,
+        checkpoint_dir=checkpoint_dir,
+        checkpoint_every=checkpoint_every,
+        identity={
+            "rows": survey.digest,
+            "batch_size": batch_size,
+            **({} if checkpoint_dir is None else pair_model.identity),
+        },
+        progress=progress,
+    )
+    return PairFit(pair_model, history, len(usable), num_skipped)
 
 
 def pair_batches(
     rows: Rows, formatter: PairFormatter, *, batch_size: int, seed: int
 ) -> Callable[[int], Batch]:
-    """The batch of each step: every row once an epoch in a new order, two responses drawn anew.
+    """The batch of each step: every row once per epoch in a new order, two responses drawn anew.
 
     >>> from secondguess.language.examples import tiny_pair_model
     >>> rows = [{"prompt": "flip", "responses": ["heads", "tails"]}] * 4
@@ -58,77 +179,3 @@ def pair_batches(
         return collator.collate(chosen, np.random.default_rng([seed, 1, step]))
 
     return batch_at
-
-
-def pair_loss(network: nn.Module, batch: Batch) -> Tensor:
-    """-log p(y1, y2|x), the mean over the pairs of a batch, in nats.
-
-    >>> from secondguess.language.examples import tiny_pair_model
-    >>> model = tiny_pair_model()
-    >>> rows = [{"prompt": "flip", "responses": ["heads", "tails"]}]
-    >>> batch = pair_batches(rows, model.formatter, batch_size=1, seed=0)(0)
-    >>> bool(pair_loss(model.network, batch) > 0)
-    True
-
-    The mean is over pairs, not over tokens, so that the parts of a batch on several processes
-    average to the whole.
-    """
-    inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-    logits = network(**inputs, use_cache=False).logits[:, :-1]
-    targets = batch["labels"][:, 1:]
-    total = nn.functional.cross_entropy(
-        logits.flatten(0, 1), targets.flatten(), ignore_index=NOT_SCORED, reduction="sum"
-    )
-    return total / len(targets)
-
-
-class RowFile:
-    """The rows of a file of JSON lines, read when they are asked for: eight bytes a row in memory.
-
-    Args:
-        path: the file.
-        check: called with every row when the file is opened; it raises `FormatError` for a bad one.
-        skip_bad: leave bad lines out instead of refusing the file.
-
-    Attributes:
-        num_skipped: how many lines were left out.
-    """
-
-    def __init__(
-        self, path: Path, *, check: Callable[[Mapping[str, Any]], object], skip_bad: bool = False
-    ) -> None:
-        self.path = path
-        self.num_skipped = 0
-        self._offsets = array("q")
-        offset = 0
-        with path.open("rb") as file:
-            for line, text in enumerate(file, start=1):
-                if text.strip() and self._usable(line, text, check, skip_bad):
-                    self._offsets.append(offset)
-                offset += len(text)
-        if not self._offsets:
-            raise ValueError(f"{path} has no row to train on ({self.num_skipped} were skipped).")
-
-    def _usable(
-        self, line: int, text: bytes, check: Callable[[Mapping[str, Any]], object], skip_bad: bool
-    ) -> bool:
-        try:
-            check(parse_line(self.path, line, text))
-        except FormatError as error:
-            if not skip_bad:
-                raise BadLineError(self.path, line, error) from None
-        except BadLineError:
-            if not skip_bad:
-                raise
-        else:
-            return True
-        self.num_skipped += 1
-        return False
-
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-    def __getitem__(self, index: int, /) -> Mapping[str, Any]:
-        with self.path.open("rb") as file:
-            file.seek(self._offsets[index])
-            return parse_line(self.path, index + 1, file.readline())

@@ -19,25 +19,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-import numpy as np
-import torch
-from torch import Tensor
-from torch.utils.data import get_worker_info
 from transformers import PreTrainedTokenizerBase
 
 from secondguess._arrays import check_at_least
 from secondguess._files import write_json
 
 Layout = Literal["positions", "padded"]
-PaddingSide = Literal["left", "right"]
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
 """Text, tokens, or the messages of a chat."""
 Response = str | Sequence[int]
 """Text or tokens."""
-Batch = dict[str, Tensor]
-
-NOT_SCORED = -100
-"""The label of `transformers` for a token that the loss leaves out."""
 
 _FILE_NAME = "pair_format.json"
 
@@ -90,10 +81,22 @@ class PairFormat:
 
 
 class EncodedRow(NamedTuple):
-    """A prompt with its responses, as tokens; every response ends in the end token."""
+    """A prompt with its responses, as tokens; every response ends in the end token.
+
+    Whatever takes a row takes an encoded one too, and then uses its tokens as they are. A prompt to
+    be answered is a row without responses.
+
+    Attributes:
+        prompt: the tokens before a first response, the separator included.
+        responses: the tokens of each response, its end included.
+    """
 
     prompt: tuple[int, ...]
-    responses: tuple[tuple[int, ...], ...]
+    responses: tuple[tuple[int, ...], ...] = ()
+
+
+AnyRow = Mapping[str, Any] | EncodedRow
+"""`{"prompt": ..., "responses": [...]}`, or the tokens of it."""
 
 
 class PairTokens(NamedTuple):
@@ -160,8 +163,10 @@ class PairFormatter:
         except Exception as error:  # `tokenizers` raises nothing narrower for an unknown word
             raise FormatError(f"the tokenizer cannot encode {text!r} ({error}).") from None
 
-    def prompt_tokens(self, prompt: Prompt) -> tuple[int, ...]:
+    def prompt_tokens(self, prompt: Prompt | EncodedRow) -> tuple[int, ...]:
         """The tokens before a first response: the prompt, then the separator."""
+        if isinstance(prompt, EncodedRow):
+            return prompt.prompt
         if isinstance(prompt, str):
             tokens = self._tokens(prompt, special=True)
         elif isinstance(prompt, list) and prompt and isinstance(prompt[0], Mapping):
@@ -218,15 +223,16 @@ class PairFormatter:
             )
         return (*tokens, self.end)
 
-    def encode(self, row: Mapping[str, Any], *, min_responses: int = 2) -> EncodedRow:
+    def encode(self, row: AnyRow, *, min_responses: int = 2) -> EncodedRow:
         """The tokens of `{"prompt": ..., "responses": [...]}`."""
-        missing = {"prompt", "responses"} - set(row)
-        if missing:
-            raise FormatError(
-                f"the row has the keys {sorted(row)}; expected prompt and responses (in "
-                f"transformers.Trainer, set remove_unused_columns=False)."
-            )
-        responses = row["responses"]
+        if not isinstance(row, EncodedRow):
+            missing = {"prompt", "responses"} - set(row)
+            if missing:
+                raise FormatError(
+                    f"the row has the keys {sorted(row)}; expected prompt and responses (in "
+                    f"transformers.Trainer, set remove_unused_columns=False)."
+                )
+        responses = row.responses if isinstance(row, EncodedRow) else row["responses"]
         if isinstance(responses, str) or not isinstance(responses, Sequence):
             raise FormatError(f"responses is {responses!r}; expected a list of responses.")
         if len(responses) < min_responses:
@@ -234,8 +240,16 @@ class PairFormatter:
                 f"the prompt has {len(responses)} response(s); expected at least {min_responses} "
                 f"(drop the row, or collect another response)."
             )
+        if isinstance(row, EncodedRow):
+            return row
         prompt = self.prompt_tokens(row["prompt"])
         return EncodedRow(prompt, tuple(self.response_tokens(each) for each in responses))
+
+    def encode_prompt(self, row: Mapping[str, Any]) -> EncodedRow:
+        """The tokens of `{"prompt": ...}`, a row whose responses, if any, are not looked at."""
+        if "prompt" not in row:
+            raise FormatError(f"the row has the keys {sorted(row)}; expected prompt.")
+        return EncodedRow(self.prompt_tokens(row["prompt"]))
 
     def text(self, tokens: Sequence[int]) -> str:
         """A response as text, without its end."""
@@ -274,91 +288,3 @@ class PairFormatter:
             [*range(len(prompt)), *behind.positions],
             [False] * len(prompt) + behind.scored,
         )
-
-
-def pad(rows: Sequence[Sequence[int]], filler: int, side: PaddingSide) -> Tensor:
-    """Rows of unequal length as one integer tensor.
-
-    >>> pad([[1, 2], [3]], 0, "left")
-    tensor([[1, 2],
-            [0, 3]])
-    """
-    width = max(map(len, rows))
-    padded = np.full((len(rows), width), filler, dtype=np.int64)
-    for index, row in enumerate(rows):
-        padded[index, slice(width - len(row), None) if side == "left" else slice(len(row))] = row
-    return torch.from_numpy(padded)
-
-
-def collate_pairs(
-    pairs: Sequence[PairTokens], *, end: int, padding_side: PaddingSide = "right"
-) -> Batch:
-    """Sequences as the batch that every causal language model of `transformers` takes.
-
-    `attention_mask` is always there: without it `transformers` would take a jump in `position_ids`
-    for the border between two packed sequences and hide y1 from y2.
-    """
-    labels = [
-        [token if scored else NOT_SCORED for token, scored in zip(p.tokens, p.scored, strict=True)]
-        for p in pairs
-    ]
-    return {
-        "input_ids": pad([p.tokens for p in pairs], end, padding_side),
-        "attention_mask": pad([[1] * len(p.tokens) for p in pairs], 0, padding_side),
-        "position_ids": pad([p.positions for p in pairs], 0, padding_side),
-        "labels": pad(labels, NOT_SCORED, padding_side),
-    }
-
-
-class PairCollator:
-    """Draws two responses a row and makes a batch: for `transformers.Trainer` or any loop.
-
-    >>> from secondguess.language.tokenizer import word_tokenizer
-    >>> tokenizer = word_tokenizer(["flip", "heads", "tails"])
-    >>> collator = PairCollator(PairFormatter(tokenizer, PairFormat(response_length=2)), seed=0)
-    >>> batch = collator([{"prompt": "flip", "responses": ["heads", "tails"]}])
-    >>> batch["labels"]
-    tensor([[-100, -100,    4,    0,    3,    0]])
-
-    Each call draws anew, so every epoch sees other pairs of a row with three or more responses, and
-    both orders. Data-loader workers draw from their own streams. In `Trainer` set
-    `remove_unused_columns=False`.
-
-    Args:
-        formatter: the format of the pairs.
-        seed: the stream of the draws of `collator(rows)`.
-        padding_side: where short rows are filled.
-    """
-
-    def __init__(
-        self, formatter: PairFormatter, *, seed: int = 0, padding_side: PaddingSide = "right"
-    ) -> None:
-        self.formatter = formatter
-        self.seed = seed
-        self.padding_side: PaddingSide = padding_side
-        self._num_calls = 0
-
-    def __call__(self, rows: Sequence[Mapping[str, Any] | EncodedRow]) -> Batch:
-        """The batch of these rows, with the next draws of this collator's stream."""
-        # A worker starts every epoch from a copy of this object; only its seed is new.
-        worker = get_worker_info()
-        key = [self.seed, self._num_calls, *([] if worker is None else [worker.seed])]
-        self._num_calls += 1
-        return self.collate(rows, np.random.default_rng(key))
-
-    def collate(
-        self, rows: Sequence[Mapping[str, Any] | EncodedRow], rng: np.random.Generator
-    ) -> Batch:
-        """The batch of these rows, two responses of each drawn without replacement."""
-        encoded = [
-            row if isinstance(row, EncodedRow) else self.formatter.encode(row) for row in rows
-        ]
-        counts = np.array([len(row.responses) for row in encoded])
-        first = rng.integers(counts)
-        second = rng.integers(counts - 1)
-        second += second >= first
-        pairs = [
-            self.formatter.lay_out(row.prompt, row.responses[i], row.responses[j])
-            for row, i, j in zip(encoded, first, second, strict=True)
-        ]
-        return collate_pairs(pairs, end=self.formatter.end, padding_side=self.padding_side)

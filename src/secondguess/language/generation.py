@@ -1,16 +1,16 @@
-"""Sample a response and score it in one go; answer or abstain.
+"""Sample first responses with their scores, and second responses behind given first ones.
 
 While a response is sampled, the log-probabilities of its tokens and the model's cache are kept, so
 that its confidence costs one further parallel pass over it. However the tokens are chosen
 (temperature, cut-offs), scores are those of the model itself, at temperature 1: Theorem 4.5 holds
-for every decoder that sees the prompt only through the model.
+for every decoder that sees the prompt only through the model. Decoders are in `answering`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,8 @@ from transformers.generation.logits_process import (
 )
 
 from secondguess._arrays import FloatArray, check_at_least
-from secondguess.language.formatting import Prompt, pad
+from secondguess.language.collating import pad
+from secondguess.language.formatting import AnyRow, EncodedRow, Prompt
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import (
     DEFAULT_BATCH_SIZE,
@@ -36,19 +37,7 @@ from secondguess.language.scoring import (
     log_prob_of,
     score_tokens,
     select_rows,
-    totals,
 )
-from secondguess.theory.decoding import decode_rejection, decode_selective, decode_top1
-from secondguess.theory.records import Decision, GapKind
-
-Strategy = Literal["selective", "rejection", "top1"]
-
-
-class Rule(TypedDict):
-    """What all decoders are told."""
-
-    max_hallucination_rate: float
-    gap: GapKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +89,13 @@ class Sampling:
 @torch.inference_mode()
 def sample(
     model: PairLanguageModel,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[Prompt | EncodedRow],
     *,
     rng: np.random.Generator,
     sampling: Sampling | None = None,
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> list[ScoredResponse]:
-    """Draw one response a prompt from p(y1|x), with its scores.
+    """Draw one response per prompt from p(y1|x), with its scores.
 
     >>> from secondguess.language.examples import tiny_pair_model
     >>> [one] = sample(tiny_pair_model(), ["flip"], rng=np.random.default_rng(0))
@@ -114,160 +103,151 @@ def sample(
     True
 
     Responses have at least one token besides their end, and one that is not over at the last of its
-    `response_length` positions is ended there, at the price that the model puts on it.
+    `response_length` positions is ended there, at the price that the model puts on it, and says so
+    (`cut_off`).
 
     Args:
         model: a pair model.
-        prompts: text, chat messages or tokens; equal prompts are computed once a batch, equal
-            responses to one prompt are scored once.
+        prompts: text, chat messages, tokens or encoded rows; equal prompts are computed once per
+            batch, equal responses to one prompt are scored once.
         rng: row i uses the i-th row of `rng.random((len(prompts), response_length))`, whatever
             `batch_size` is.
         sampling: how tokens are chosen; from the model's distribution if None.
         batch_size: how many responses are drawn side by side.
     """
-    check_at_least("batch_size", batch_size, 1)
-    formatter = model.formatter
-    encoded = [formatter.prompt_tokens(prompt) for prompt in prompts]
-    uniforms = rng.random((len(prompts), formatter.config.response_length))
-    processors = (sampling or Sampling()).processors()
-    order = sorted(range(len(prompts)), key=lambda row: (len(encoded[row]), encoded[row], row))
+    encoded = [model.formatter.prompt_tokens(prompt) for prompt in prompts]
+    contexts = [_Context(tokens, tuple(range(len(tokens)))) for tokens in encoded]
     known: dict[tuple[Tokens, Tokens], FloatArray] = {}
     results: dict[int, ScoredResponse] = {}
-    for rows in chunks(order, batch_size):
+    for rows, drawn in _draw_all(model, contexts, rng, sampling, batch_size):
         asked = [encoded[row] for row in rows]
-        drawn = _draw(model, asked, uniforms[rows], processors)
         _score_again(model, asked, drawn, known)
-        for row, prompt, tokens, log_marginal in zip(
-            rows, asked, drawn.tokens, drawn.log_marginal, strict=True
-        ):
-            text = formatter.text(tokens)
-            results[row] = ScoredResponse(tokens, text, log_marginal, known[prompt, tokens])
+        for place, (row, prompt) in enumerate(zip(rows, asked, strict=True)):
+            tokens = drawn.tokens[place]
+            results[row] = ScoredResponse(
+                tokens,
+                model.formatter.text(tokens),
+                drawn.log_probs[place],
+                known[prompt, tokens],
+                drawn.cut_off[place],
+            )
     return [results[row] for row in range(len(prompts))]
 
 
-def answer(
+@torch.inference_mode()
+def sample_seconds(
     model: PairLanguageModel,
-    prompts: Sequence[Prompt],
-    max_hallucination_rate: float,
+    rows: Sequence[AnyRow],
     *,
     rng: np.random.Generator,
-    strategy: Strategy = "selective",
-    num_candidates: int = 10,
-    sampling: Sampling | None = None,
-    gap: GapKind = "absolute",
     batch_size: int = DEFAULT_BATCH_SIZE,
-) -> list[Decision[ScoredResponse]]:
-    """Answer each prompt, or abstain where the bound on hallucination is too weak.
+) -> list[tuple[Tokens, FloatArray]]:
+    """Draw y2 from p(y2|y1,x), y1 being the first response of each row.
 
     >>> from secondguess.language.examples import tiny_pair_model
-    >>> model, rng = tiny_pair_model(), np.random.default_rng(0)
-    >>> [decision] = answer(model, ["flip"], 0.9, strategy="rejection", rng=rng)
-    >>> decision.abstained, decision.gap <= 0.9, str(decision.bound.rests_on)
-    (False, True, 'if calibrated on pairs')
+    >>> rows = [{"prompt": "flip", "responses": ["heads"]}]
+    >>> rng = np.random.default_rng(0)
+    >>> [(tokens, log_probs)] = sample_seconds(tiny_pair_model(), rows, rng=rng)
+    >>> len(tokens) == len(log_probs)
+    True
 
     Args:
         model: a pair model.
-        prompts: text, chat messages or tokens.
-        max_hallucination_rate: the largest bound that is still answered, in (0, 1).
-        rng: the randomness of the samples.
-        strategy: `selective` (one sample), `rejection` (sample up to `num_candidates` times) or
-            `top1` (the most probable of `num_candidates` samples); see `theory.decoding`.
-        num_candidates: how many samples a prompt may cost; not used by `selective`.
-        sampling: how tokens are chosen.
-        gap: how confidences above 1 are treated; see `SelfCheatScores.confidence_gap`.
+        rows: prompts with one response or more, of which the first counts.
+        rng: used as in `sample`.
         batch_size: how many responses are drawn side by side.
+
+    Returns:
+        The tokens of each y2, and log p(y2_t | x, y1, y2_<t), `(tokens,)`.
     """
-    rule: Rule = {"max_hallucination_rate": max_hallucination_rate, "gap": gap}
-
-    def draw(asked: Sequence[Prompt]) -> list[ScoredResponse]:
-        return sample(model, asked, rng=rng, sampling=sampling, batch_size=batch_size)
-
-    check_at_least("num_candidates", num_candidates, 1)
-    match strategy:
-        case "selective":
-            drawn = draw(prompts)
-            return decode_selective(drawn, totals(drawn), **rule)
-        case "rejection":
-            return _answer_by_rejection(prompts, draw, num_candidates, rule)
-        case "top1":
-            drawn = draw([prompt for prompt in prompts for _ in range(num_candidates)])
-            return [
-                decode_top1(candidates, totals(candidates), **rule)
-                for candidates in chunks(drawn, num_candidates)
-            ]
-    raise ValueError(f"strategy is {strategy!r}; expected one of {', '.join(get_args(Strategy))}.")
+    encoded = [model.formatter.encode(row, min_responses=1) for row in rows]
+    contexts = []
+    for row in encoded:
+        read = model.formatter.lay_out(row.prompt, row.responses[0], ())
+        contexts.append(_Context(tuple(read.tokens), tuple(read.positions)))
+    results: dict[int, tuple[Tokens, FloatArray]] = {}
+    for places, drawn in _draw_all(model, contexts, rng, None, batch_size):
+        results.update(zip(places, zip(drawn.tokens, drawn.log_probs, strict=True), strict=True))
+    return [results[row] for row in range(len(rows))]
 
 
-def _answer_by_rejection(
-    prompts: Sequence[Prompt],
-    draw: Callable[[Sequence[Prompt]], list[ScoredResponse]],
-    num_candidates: int,
-    rule: Rule,
-) -> list[Decision[ScoredResponse]]:
-    """One candidate at a time, for the prompts that are still without an answer."""
-    candidates: list[list[ScoredResponse]] = [[] for _ in prompts]
-    decisions: dict[int, Decision[ScoredResponse]] = {}
-    waiting = list(range(len(prompts)))
-    for _ in range(num_candidates):
-        drawn = draw([prompts[row] for row in waiting]) if waiting else []
-        for row, response in zip(waiting, drawn, strict=True):
-            candidates[row].append(response)
-            decisions[row] = decode_rejection(candidates[row], totals(candidates[row]), **rule)
-        waiting = [row for row in waiting if decisions[row].abstained]
-    return [decisions[row] for row in range(len(prompts))]
+class _Context(NamedTuple):
+    """What stands before a response: tokens and their positions."""
+
+    tokens: Tokens
+    positions: Tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Drawn:
-    """Responses just drawn, and the cache of the prompts and the responses (without their ends)."""
+    """Responses just drawn, and the cache of what stands before them and of themselves.
+
+    The cache has no end tokens. Lists have one entry per row.
+    """
 
     tokens: list[Tokens]
-    log_marginal: list[FloatArray]
+    log_probs: list[FloatArray]
+    cut_off: list[bool]
     cache: Any
     attention_mask: Tensor
 
 
+def _draw_all(
+    model: PairLanguageModel,
+    contexts: Sequence[_Context],
+    rng: np.random.Generator,
+    sampling: Sampling | None,
+    batch_size: int,
+) -> Iterator[tuple[list[int], _Drawn]]:
+    """Rows and what was drawn for them, batch by batch; contexts of like length go together."""
+    check_at_least("batch_size", batch_size, 1)
+    uniforms = rng.random((len(contexts), model.formatter.config.response_length))
+    processors = (sampling or Sampling()).processors()
+    order = sorted(
+        range(len(contexts)), key=lambda row: (len(contexts[row].tokens), contexts[row], row)
+    )
+    for rows in chunks(order, batch_size):
+        batch = [contexts[row] for row in rows]
+        yield list(rows), _draw(model, batch, uniforms[rows], processors)
+
+
 def _draw(
     model: PairLanguageModel,
-    prompts: Sequence[Tokens],
+    contexts: Sequence[_Context],
     uniforms: FloatArray,
     processors: LogitsProcessorList,
 ) -> _Drawn:
-    distinct = list(dict.fromkeys(prompts))
-    prefix = Prefix.of(model, distinct)
-    if len(distinct) < len(prompts):
-        prefix = prefix.select([distinct.index(prompt) for prompt in prompts])
+    distinct = list(dict.fromkeys(contexts))
+    prefix = Prefix.of(
+        model, [each.tokens for each in distinct], [each.positions for each in distinct]
+    )
+    if len(distinct) < len(contexts):
+        prefix = prefix.select([distinct.index(each) for each in contexts])
     end, device = model.formatter.end, prefix.logits.device
-    last = model.formatter.config.response_length - 1
-    positions = torch.tensor(prefix.lengths, device=device)
-    running = torch.ones(len(prompts), dtype=torch.bool, device=device)
+    positions = torch.tensor(prefix.starts, device=device)
+    uniform_columns = torch.from_numpy(uniforms.T.copy()).to(device)
+    last_step = len(uniform_columns) - 1
+    running = torch.ones(len(contexts), dtype=torch.bool, device=device)
+    cut_off = torch.zeros_like(running)
     mask, logits = prefix.attention_mask, prefix.logits
-    has_holes = not bool(mask.all())
     chosen: list[Tensor] = []
     log_probs: list[FloatArray] = []
-    ids = torch.empty(len(prompts), 0, dtype=torch.long, device=device)  # no processor reads them
-    end_index = torch.tensor([end], device=device)
     # A finished row keeps its place in the batch and reads masked end tokens.
-    for step in range(last + 1):
-        if step == last:
-            token = torch.full_like(positions, end)
-        else:
-            allowed = at_least_float32(logits)
-            if step == 0:
-                allowed = allowed.index_fill(1, end_index, -torch.inf)
-            weights = processors(ids, allowed).softmax(dim=-1)  # pyright: ignore[reportArgumentType]
-            token = _invert_cumulative(weights, torch.from_numpy(uniforms[:, step]).to(device))
-            token = torch.where(running, token, end)
+    for step, uniform in enumerate(uniform_columns):
+        token = _choose(logits, uniform, processors, forbidden=end if step == 0 else None)
+        if step == last_step:
+            cut_off = running & (token != end)
+            token = torch.full_like(token, end)
+        token = torch.where(running, token, end)
         chosen.append(token)
         log_probs.append(log_prob_of(logits, token))
         running = running & (token != end)
         if not running.any():
             break
-        has_holes = has_holes or not bool(running.all())
         mask = torch.cat([mask, running[:, None].to(mask.dtype)], dim=1)
         output = model.network(
             input_ids=token[:, None],
-            attention_mask=mask if has_holes else None,
+            attention_mask=None if bool(mask.all()) else mask,
             position_ids=(positions + step)[:, None],
             past_key_values=prefix.cache,
             use_cache=True,
@@ -275,13 +255,20 @@ def _draw(
         logits = output.logits[:, -1]
     table, log_prob_table = torch.stack(chosen, dim=1).tolist(), np.stack(log_probs, axis=1)
     tokens = [tuple(row[: row.index(end) + 1]) for row in table]
-    log_marginal = [log_prob_table[row, : len(each)] for row, each in enumerate(tokens)]
-    return _Drawn(tokens, log_marginal, prefix.cache, mask)
+    own_log_probs = [log_prob_table[row, : len(each)] for row, each in enumerate(tokens)]
+    return _Drawn(tokens, own_log_probs, cut_off.tolist(), prefix.cache, mask)
 
 
-def _invert_cumulative(weights: Tensor, uniforms: Tensor) -> Tensor:
-    """The token at which the cumulative probability first exceeds each uniform number."""
-    cumulative = weights.double().cumsum(dim=-1)
+def _choose(
+    logits: Tensor, uniforms: Tensor, processors: LogitsProcessorList, *, forbidden: int | None
+) -> Tensor:
+    """One token per row: where the cumulative probability first exceeds the uniform number."""
+    allowed = at_least_float32(logits)
+    if forbidden is not None:
+        allowed = allowed.index_fill(1, torch.tensor([forbidden], device=logits.device), -torch.inf)
+    no_tokens: Any = torch.empty(len(logits), 0, dtype=torch.long, device=logits.device)
+    processed: Any = processors(no_tokens, allowed)  # pyright: ignore[reportArgumentType]
+    cumulative = processed.softmax(dim=-1).double().cumsum(dim=-1)
     thresholds = uniforms[:, None] * cumulative[:, -1:]
     return torch.searchsorted(cumulative, thresholds, right=True).squeeze(-1)
 
@@ -292,43 +279,55 @@ def _score_again(
     drawn: _Drawn,
     known: dict[tuple[Tokens, Tokens], FloatArray],
 ) -> None:
-    """Add log p(y_t | x, y, y_<t) of each drawn response to what is known, in one pass."""
+    """Add log p(y_t | x, y, y_<t) of each drawn response to what is known."""
     fresh: dict[tuple[Tokens, Tokens], int] = {}
     for row, item in enumerate(zip(prompts, drawn.tokens, strict=True)):
         if item not in known:
             fresh.setdefault(item, row)
-    if not fresh:
+    items, rows = list(fresh), list(fresh.values())
+    if not items:
         return
     if any(getattr(layer, "is_sliding", False) for layer in drawn.cache.layers):
         # Masked end tokens of rows that ended early would push real ones out of the window.
-        items = [(prompt, tokens, tokens) for prompt, tokens in fresh]
-        scored = score_tokens(model, items, batch_size=len(items))
-        known.update(zip(fresh, (second for _, second in scored), strict=True))
+        scored = score_tokens(model, [(prompt, y, y) for prompt, y in items], batch_size=len(items))
+        known.update(zip(items, (second for _, second in scored), strict=True))
         return
-    rows, device = list(fresh.values()), drawn.attention_mask.device
     mask = drawn.attention_mask
     if len(rows) < len(prompts):
-        select_rows(drawn.cache, rows, device)
-        mask = mask[torch.tensor(rows, device=device)]
-    inputs, positions, first_predictors = [], [], []
-    for prompt, tokens in fresh:
-        laid_out = model.formatter.lay_out_responses(len(prompt), tokens, tokens)
-        # The cache holds y without its end; what follows starts with that end token.
-        inputs.append(laid_out.tokens[len(tokens) - 1 : -1])
-        positions.append(laid_out.positions[len(tokens) - 1 : -1])
-        first_predictors.append(len(inputs[-1]) - len(tokens))
+        select_rows(drawn.cache, rows, mask.device)
+        mask = mask[torch.tensor(rows, device=mask.device)]
+    log_probs = _read_again(model, items, drawn.cache, mask)
+    for row, item in enumerate(items):
+        known[item] = log_probs[row, : len(item[1])]
+
+
+def _read_again(
+    model: PairLanguageModel, items: Sequence[tuple[Tokens, Tokens]], cache: Any, mask: Tensor
+) -> FloatArray:
+    """Log p of y's tokens after y, `(items, tokens)`, in one pass behind a cache of prompt and y.
+
+    The cache holds y without its end, so what is read starts with that end token. The logits that
+    predict y_1 .. y_n, end are the last ones of each row.
+    """
+    device, end = mask.device, model.formatter.end
+    inputs, positions, offsets = [], [], []
+    for prompt, response in items:
+        both = model.formatter.lay_out_responses(len(prompt), response, response)
+        unread = slice(len(response) - 1, -1)
+        inputs.append(both.tokens[unread])
+        positions.append(both.positions[unread])
+        offsets.append(len(inputs[-1]) - len(response))
     read = pad([[1] * len(each) for each in inputs], 0, "right").to(device)
     output = model.network(
-        input_ids=pad(inputs, model.formatter.end, "right").to(device),
+        input_ids=pad(inputs, end, "right").to(device),
         attention_mask=torch.cat([mask, read], dim=1),
         position_ids=pad(positions, 0, "right").to(device),
-        past_key_values=drawn.cache,
+        past_key_values=cache,
         use_cache=True,
     )
-    # Row by row, the logits that predict y_1 .. y_n, end, and nothing else.
-    targets = pad([tokens for _, tokens in fresh], model.formatter.end, "right").to(device)
-    offsets = torch.tensor(first_predictors, device=device)[:, None]
-    index = (offsets + torch.arange(targets.shape[1], device=device)).clamp(max=read.shape[1] - 1)
-    log_probs = log_prob_of(output.logits.take_along_dim(index[..., None], dim=1), targets)
-    for row, item in enumerate(fresh):
-        known[item] = log_probs[row, : len(item[1])]
+    targets = pad([response for _, response in items], end, "right").to(device)
+    index = torch.tensor(offsets, device=device)[:, None] + torch.arange(
+        targets.shape[1], device=device
+    )
+    index = index.clamp(max=read.shape[1] - 1)
+    return log_prob_of(output.logits.take_along_dim(index[..., None], dim=1), targets)

@@ -6,9 +6,10 @@ loaded as one folder.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,19 @@ class PairLanguageModel:
                 f"the tokenizer has {len(self.formatter.tokenizer)} tokens but the model only "
                 f"{num_tokens}; pass the model's own tokenizer."
             )
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells this model from any other: digests of weights and tokenizer, and the format.
+
+        It does not depend on where the model is stored. Unfinished work is only resumed with a
+        model of the same identity.
+        """
+        return {
+            "weights": _digest_of_weights(self.network),
+            "tokenizer": _digest_of_tokenizer(self.formatter.tokenizer),
+            "format": asdict(self.formatter.config),
+        }
 
     def save(self, directory: Path | str) -> None:
         """Write weights (safetensors), tokenizer and format into one folder."""
@@ -114,6 +128,28 @@ def _gguf_unpacking() -> dict[str, Any]:
     from transformers import GgufConfig
 
     return {"quantization_config": GgufConfig(dequantize=True)}
+
+
+def _digest_of_weights(network: PreTrainedModel) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    settings = network.config.to_dict()
+    for volatile in ("_name_or_path", "transformers_version", "dtype", "torch_dtype"):
+        settings.pop(volatile, None)
+    digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
+    for name, tensor in network.state_dict().items():
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _digest_of_tokenizer(tokenizer: Any) -> str:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    rules = tokenizer.get_vocab() if backend is None else json.loads(backend.to_str())
+    for volatile in ("padding", "truncation"):  # set by whoever called it last
+        rules.pop(volatile, None)
+    named = [rules, tokenizer.special_tokens_map, tokenizer.chat_template]
+    text = json.dumps(named, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def check_network(network: PreTrainedModel) -> None:

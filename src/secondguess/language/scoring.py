@@ -2,7 +2,7 @@
 
 A prompt is computed once for all of its responses, and one pass over y, y gives both numbers,
 because the second y reads the keys and values of the first. Batches are grouped by length; padding
-and batch size do not change the result. Everything here is per token: arrays have one entry a
+and batch size do not change the result. Everything here is per token: arrays have one entry per
 response token, the end token included.
 """
 
@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
-from transformers import PreTrainedModel
+from torch import Tensor, nn
 
 from secondguess._arrays import FloatArray, check_at_least
-from secondguess.language.formatting import Prompt, Response, pad
+from secondguess.language.collating import pad
+from secondguess.language.formatting import AnyRow
 from secondguess.language.model import PairLanguageModel
 from secondguess.theory.records import SelfCheatScores
 
@@ -45,12 +45,15 @@ class ScoredResponse:
         text: the response without its end.
         log_marginal: `(tokens,)`, log p(y_t | x, y_<t).
         log_self_conditional: `(tokens,)`, log p(y_t | x, y, y_<t).
+        cut_off: whether it is the beginning of a longer response: it was drawn from the model, had
+            not ended at the last of its positions, and was ended there.
     """
 
     tokens: Tokens
     text: str
     log_marginal: FloatArray
     log_self_conditional: FloatArray
+    cut_off: bool = False
 
     @property
     def cheating(self) -> FloatArray:
@@ -84,66 +87,55 @@ def totals(responses: Sequence[ScoredResponse]) -> SelfCheatScores:
 
 def score(
     model: PairLanguageModel,
-    prompts: Sequence[Prompt],
-    responses: Sequence[Response],
+    rows: Sequence[AnyRow],
     *,
     batch_size: int = DEFAULT_BATCH_SIZE,
-) -> list[ScoredResponse]:
-    """Score response i as an answer to prompt i: once at first sight, once after peeking at itself.
+) -> list[list[ScoredResponse]]:
+    """Score responses to prompts: once at first sight, once after peeking at themselves.
 
     >>> from secondguess.language.examples import tiny_pair_model
-    >>> scored = score(tiny_pair_model(), ["flip"] * 2, ["heads", "tails"])
-    >>> [len(each.cheating) for each in scored]  # one word and the end
-    [2, 2]
-    >>> totals(scored).log_marginal.shape
+    >>> rows = [{"prompt": "flip", "responses": ["heads", "tails"]}]
+    >>> [[heads, tails]] = score(tiny_pair_model(), rows)
+    >>> heads.text, heads.cheating.shape  # one word and the end
+    ('heads', (2,))
+    >>> totals([heads, tails]).epistemic_confidence.shape
     (2,)
 
     Args:
         model: a pair model.
-        prompts: text, chat messages or tokens; equal prompts are computed once.
-        responses: text or tokens, as many as prompts.
+        rows: `{"prompt": ..., "responses": [...]}` with one or more responses, or such rows
+            encoded; equal prompts are computed once.
         batch_size: how many sequences are in one pass.
 
     Returns:
-        One scored response a prompt; `totals` makes `SelfCheatScores` of them.
+        The scored responses of each row; `totals` makes `SelfCheatScores` of them.
     """
-    if len(prompts) != len(responses):
-        raise ValueError(
-            f"there are {len(prompts)} prompts but {len(responses)} responses; expected one "
-            f"response a prompt (repeat the prompt for further responses)."
-        )
     formatter = model.formatter
-    pairs = [
-        (formatter.prompt_tokens(prompt), formatter.response_tokens(response))
-        for prompt, response in zip(prompts, responses, strict=True)
-    ]
-    results = score_tokens(model, [(p, y, y) for p, y in pairs], batch_size=batch_size)
+    encoded = [formatter.encode(row, min_responses=1) for row in rows]
+    items = [(row.prompt, tokens, tokens) for row in encoded for tokens in row.responses]
+    results = iter(score_tokens(model, items, batch_size=batch_size))
     return [
-        ScoredResponse(tokens, formatter.text(tokens), *result)
-        for (_, tokens), result in zip(pairs, results, strict=True)
+        [ScoredResponse(tokens, formatter.text(tokens), *next(results)) for tokens in row.responses]
+        for row in encoded
     ]
 
 
 def score_pairs(
     model: PairLanguageModel,
-    prompts: Sequence[Prompt],
-    firsts: Sequence[Response],
-    seconds: Sequence[Response],
+    rows: Sequence[AnyRow],
     *,
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> tuple[FloatArray, FloatArray]:
-    """Log p(y1|x) and log p(y2|y1,x) of given pairs, each of shape `(n,)`.
+    """Log p(y1|x) and log p(y2|y1,x) of the first two responses of each row, of shape `(rows,)`.
 
     >>> from secondguess.language.examples import tiny_pair_model
-    >>> first, second = score_pairs(tiny_pair_model(), ["flip"], ["heads"], ["tails"])
+    >>> rows = [{"prompt": "flip", "responses": ["heads", "tails"]}]
+    >>> first, second = score_pairs(tiny_pair_model(), rows)
     >>> first.shape, second.shape
     ((1,), (1,))
     """
-    formatter = model.formatter
-    items = [
-        (formatter.prompt_tokens(x), formatter.response_tokens(y1), formatter.response_tokens(y2))
-        for x, y1, y2 in zip(prompts, firsts, seconds, strict=True)
-    ]
+    encoded = [model.formatter.encode(row) for row in rows]
+    items = [(row.prompt, row.responses[0], row.responses[1]) for row in encoded]
     results = score_tokens(model, items, batch_size=batch_size)
     return (
         np.array([first.sum() for first, _ in results], dtype=np.float64),
@@ -181,51 +173,59 @@ def chunks(items: Sequence[ItemT], size: int) -> Iterator[Sequence[ItemT]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefix:
-    """Prompts that a model has read, one a row, padded on the left.
+    """What a model has read, one sequence per row, padded on the left.
 
     Attributes:
         cache: the keys and values of every layer.
         attention_mask: `(rows, tokens)`, 0 for padding.
-        logits: `(rows, vocabulary)`, of the token behind each prompt.
-        lengths: how many tokens each prompt has.
+        logits: `(rows, vocabulary)`, of the token behind each sequence.
+        starts: the position of that token, for each row.
     """
 
     cache: Any
     attention_mask: Tensor
     logits: Tensor
-    lengths: tuple[int, ...]
+    starts: tuple[int, ...]
 
     @classmethod
-    def of(cls, model: PairLanguageModel, prompts: Sequence[Tokens]) -> Prefix:
-        """Read the prompts."""
+    def of(
+        cls,
+        model: PairLanguageModel,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]] | None = None,
+    ) -> Prefix:
+        """Read sequences of tokens; without `positions`, they are prompts, which count from 0."""
         device = model.network.device
-        lengths = tuple(map(len, prompts))
-        mask = pad([[1] * length for length in lengths], 0, "left").to(device)
+        if positions is None:
+            positions = [range(len(tokens)) for tokens in sequences]
+        mask = pad([[1] * len(tokens) for tokens in sequences], 0, "left").to(device)
         output = model.network(
-            input_ids=pad(prompts, model.formatter.end, "left").to(device),
+            input_ids=pad(sequences, model.formatter.end, "left").to(device),
             attention_mask=mask,
-            position_ids=pad([range(length) for length in lengths], 0, "left").to(device),
+            position_ids=pad(positions, 0, "left").to(device),
             use_cache=True,
-            **_last_logits_only(model.network),
+            **last_logits_only(model.network),
         )
-        return cls(output.past_key_values, mask, output.logits[:, -1], lengths)
+        starts = tuple(each[-1] + 1 for each in positions)
+        return cls(output.past_key_values, mask, output.logits[:, -1], starts)
 
     def select(self, rows: Sequence[int]) -> Prefix:
         """A prefix whose row i is row `rows[i]` of this one; this one stays as it is."""
         cache = copy.copy(self.cache)
         cache.layers = [copy.copy(layer) for layer in self.cache.layers]
-        if list(rows) != list(range(len(self.lengths))):
+        if list(rows) != list(range(len(self.starts))):
             select_rows(cache, rows, self.logits.device)
         index = torch.tensor(rows, device=self.logits.device)
         return Prefix(
             cache,
             self.attention_mask[index],
             self.logits[index],
-            tuple(self.lengths[r] for r in rows),
+            tuple(self.starts[r] for r in rows),
         )
 
 
-def _last_logits_only(network: PreTrainedModel) -> dict[str, int]:
+def last_logits_only(network: nn.Module) -> dict[str, int]:
+    """The option that spares the logits of all tokens but the last, where a model has it."""
     accepted = inspect.signature(network.forward).parameters
     return {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
 
@@ -246,8 +246,8 @@ def _score_batch(
     model: PairLanguageModel, prefix: Prefix, batch: Sequence[tuple[int, Tokens, Tokens]]
 ) -> list[tuple[FloatArray, FloatArray]]:
     laid_out = [
-        model.formatter.lay_out_responses(length, first, second)
-        for length, (_, first, second) in zip(prefix.lengths, batch, strict=True)
+        model.formatter.lay_out_responses(start, first, second)
+        for start, (_, first, second) in zip(prefix.starts, batch, strict=True)
     ]
     device = prefix.logits.device
     # The last token is only predicted, never read.

@@ -11,7 +11,7 @@ from secondguess._arrays import IntArray
 from secondguess.experiments.digits_of_pi.evaluation import MALFORMED, SAMPLING, columns_of
 from secondguess.experiments.digits_of_pi.grammar import HAZY, grammar
 from secondguess.experiments.digits_of_pi.questions import digits_at, question
-from secondguess.language.generation import Strategy, answer
+from secondguess.language.answering import Strategy, answer
 from secondguess.language.model import PairLanguageModel
 
 MAX_HALLUCINATION_RATES = (0.05, 0.2)

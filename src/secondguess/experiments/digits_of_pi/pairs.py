@@ -19,8 +19,9 @@ from secondguess.experiments.digits_of_pi.questions import (
     question,
     sample_offsets,
 )
-from secondguess.experiments.sequences import WEIGHTS, Batch, PairLayout
+from secondguess.language.collating import Batch
 from secondguess.language.formatting import Layout, PairFormat, PairFormatter
+from secondguess.language.pair_arrays import WEIGHTS, PairLayout
 from secondguess.language.tokenizer import word_tokenizer
 
 SEPARATOR = "<SEP>"

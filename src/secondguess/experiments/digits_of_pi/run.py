@@ -39,7 +39,7 @@ from secondguess.experiments.digits_of_pi.rankings import (
     rates_at,
 )
 from secondguess.experiments.runner import Part, PartResult, run_experiment
-from secondguess.experiments.sequences import Batch
+from secondguess.language.collating import Batch
 from secondguess.language.formatting import Layout
 from secondguess.language.model import PairLanguageModel
 from secondguess.models.transformer import (

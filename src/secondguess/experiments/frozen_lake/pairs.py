@@ -30,8 +30,9 @@ from secondguess.experiments.frozen_lake.walks import (
     walk_tokens,
 )
 from secondguess.experiments.frozen_lake.world import ACTIONS, NUM_CELLS, NUM_EXPERTS
-from secondguess.experiments.sequences import Batch, PairLayout
-from secondguess.language.formatting import NOT_SCORED, Layout, PairFormat, PairFormatter
+from secondguess.language.collating import NOT_SCORED, Batch
+from secondguess.language.formatting import Layout, PairFormat, PairFormatter
+from secondguess.language.pair_arrays import PairLayout
 from secondguess.language.tokenizer import word_tokenizer
 
 SEPARATOR = "<SEP>"

@@ -1,26 +1,25 @@
-"""Pairs of sequences by the thousand: what the language layer lays out row by row, as arrays.
+"""Pairs of sequences by the thousand: what `PairFormatter` lays out row by row, as arrays.
 
-The sequence experiments draw fresh pairs for every step from worlds that they can enumerate, with
-prompts of one length and responses from a table of tokens. So a batch is a few NumPy gathers. The
-layout is that of `secondguess.language.PairFormatter`, token for token. Axes: rows are pairs.
+For data that is drawn afresh for every step, with prompts of one length and responses from a table
+of tokens, so that a batch is a few NumPy gathers. The layout is that of `PairFormatter`, token for
+token. Axes: rows are pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
 from secondguess._arrays import FloatArray, IntArray
-from secondguess.language.formatting import NOT_SCORED, PairFormatter
+from secondguess.language.collating import NOT_SCORED, Batch
+from secondguess.language.formatting import PairFormatter
+from secondguess.language.shared_prompts import response_logits
 
-Batch = dict[str, Tensor]
 WEIGHTS = "weights"
 """The key of a batch under which the weights of its pairs are, `(n,)`; without it they are 1."""
 
@@ -56,7 +55,7 @@ class PairLayout:
         return rows
 
     def batch(self, prompts: IntArray, first: IntArray, second: IntArray) -> Batch:
-        """One sequence a row, padded on the right: what a causal language model takes.
+        """One sequence per row, padded on the right: what a causal language model takes.
 
         Args:
             prompts: `(n, prompt_length)` tokens, the separator included.
@@ -67,36 +66,41 @@ class PairLayout:
             `input_ids`, `position_ids` and `labels`, each `(n, tokens)`; a causal model needs no
             attention mask for padding on the right.
         """
-        count, end = len(prompts), self.formatter.end
-        separator = np.broadcast_to(
-            self.formatter.separator, (count, len(self.formatter.separator))
-        )
-        everything = np.concatenate([prompts, first, separator.astype(np.int64), second], axis=1)
-        first_lengths = 1 + (first != end).sum(axis=1, keepdims=True)
-        second_lengths = 1 + (second != end).sum(axis=1, keepdims=True)
-        last_of_first = self.prompt_length + self.response_length - 1
-
-        # `source` says which column of `everything` each column of the batch shows.
         is_padded = self.formatter.config.layout == "padded"
-        kept = np.full_like(first_lengths, self.response_length) if is_padded else first_lengths
-        total = self.start_of_second - self.response_length + kept + second_lengths
-        column = np.arange(total.max())[None]
-        behind_first = column >= self.prompt_length + kept
-        source = np.where(behind_first, column + self.response_length - kept, column)
-        source = np.minimum(source, everything.shape[1] - 1)
-        positions = source.copy()
-        if not is_padded:
-            positions[column == self.prompt_length + first_lengths - 1] = last_of_first
+        first_lengths, second_lengths = self._lengths(first), self._lengths(second)
+        shown = np.full_like(first_lengths, self.response_length) if is_padded else first_lengths
+        filler = self.response_length - shown
+        totals = self.start_of_second - filler + second_lengths
 
-        tokens = np.take_along_axis(everything, source, axis=1)
-        in_first = (source >= self.prompt_length) & (source < self.prompt_length + first_lengths)
-        in_second = (source >= self.start_of_second) & (column < total)
+        # Laid out with all filler, every token stands at its position. A column of the batch shows
+        # the token that is there once the filler behind y1 is left out.
+        columns = np.arange(totals.max())[None]
+        end_of_first = self.prompt_length + shown
+        positions = np.where(columns < end_of_first, columns, columns + filler)
+        positions = np.minimum(positions, self.start_of_second + self.response_length - 1)
+        tokens = np.take_along_axis(self._with_filler(prompts, first, second), positions, axis=1)
+        in_first = (positions >= self.prompt_length) & (
+            positions < self.prompt_length + first_lengths
+        )
+        in_second = (positions >= self.start_of_second) & (columns < totals)
         labels = np.where(in_first | in_second, tokens, NOT_SCORED)
+        # The end of y1 sits on the last position that belongs to y1.
+        positions = np.where(columns == end_of_first - 1, end_of_first + filler - 1, positions)
         return {
             "input_ids": torch.from_numpy(tokens),
             "position_ids": torch.from_numpy(positions),
             "labels": torch.from_numpy(labels),
         }
+
+    def _with_filler(self, prompts: IntArray, first: IntArray, second: IntArray) -> IntArray:
+        """Prompt, y1, separator, y2, each of full length."""
+        separator = np.array(self.formatter.separator, dtype=np.int64)
+        separators = np.broadcast_to(separator, (len(prompts), len(separator)))
+        return np.concatenate([prompts, first, separators, second], axis=1)
+
+    def _lengths(self, responses: IntArray) -> IntArray:
+        """How many tokens each has, its end included: `(n, 1)`."""
+        return 1 + (responses != self.formatter.end).sum(axis=1, keepdims=True)
 
     @torch.inference_mode()
     def log_probs(
@@ -110,7 +114,9 @@ class PairLayout:
     ) -> tuple[FloatArray, FloatArray]:
         """Log p(y1|x) and log p(y2|y1,x) of each pair, each of shape `(n,)`."""
         totals = np.empty((len(prompts), 2))
-        for rows in _chunks(np.argsort(_lengths(first, second, self.formatter.end)), batch_size):
+        order = np.argsort((self._lengths(first) + self._lengths(second)).squeeze(1))
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
             batch = self.batch(prompts[rows], first[rows], second[rows])
             surprise = self._surprise(network, batch)
             in_second = batch["position_ids"][:, self.prompt_length :] >= self.start_of_second
@@ -126,23 +132,10 @@ class PairLayout:
     def response_logits(self, network: PreTrainedModel, batch: Batch) -> Tensor:
         """Logits of all tokens behind the prompt, `(n, tokens - prompt_length, vocabulary)`.
 
-        Prompts repeat within a batch. Each is read once, and all rows that share it attend to its
-        keys and values, which gives the logits and the gradients of reading it in every row.
+        Each distinct prompt of the batch is read once; see `shared_prompts`.
         """
-        tokens, positions = batch["input_ids"], batch["position_ids"]
-        # The prompt's last token stays with the responses: it predicts the first of them.
-        shared = self.prompt_length - 1
-        prompts, prompt_of_row = torch.unique(tokens[:, :shared], dim=0, return_inverse=True)
-        read = network(
-            input_ids=prompts, position_ids=positions[:1, :shared], use_cache=True, logits_to_keep=1
-        )
-        read.past_key_values.batch_select_indices(prompt_of_row)
-        return network(
-            input_ids=tokens[:, shared:-1],
-            position_ids=positions[:, shared:-1],
-            past_key_values=read.past_key_values,
-            use_cache=True,
-        ).logits
+        starts = torch.full((len(batch["input_ids"]),), self.prompt_length)
+        return response_logits(network, batch, starts.to(batch["input_ids"].device))[0]
 
     def _surprise(self, network: PreTrainedModel, batch: Batch) -> Tensor:
         """-log p of each scored token, 0 elsewhere: `(n, tokens - prompt_length)`."""
@@ -152,11 +145,3 @@ class PairLayout:
             ignore_index=NOT_SCORED,
             reduction="none",
         )
-
-
-def _lengths(first: IntArray, second: IntArray, end: int) -> NDArray[np.int64]:
-    return (first != end).sum(axis=1) + (second != end).sum(axis=1)
-
-
-def _chunks(rows: IntArray, size: int) -> Iterator[IntArray]:
-    return (rows[start : start + size] for start in range(0, len(rows), size))

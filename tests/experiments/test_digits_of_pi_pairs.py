@@ -14,9 +14,9 @@ from secondguess.experiments.digits_of_pi.questions import (
     question,
     sample_offsets,
 )
-from secondguess.experiments.sequences import WEIGHTS
-from secondguess.language.formatting import NOT_SCORED, collate_pairs
+from secondguess.language.collating import NOT_SCORED, collate_pairs
 from secondguess.language.model import PairLanguageModel
+from secondguess.language.pair_arrays import WEIGHTS
 from secondguess.language.scoring import score_pairs
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
@@ -89,9 +89,10 @@ def test_array_scores_equal_the_language_layer(layout):
     sentences = grammar().sentences
     expected = score_pairs(
         PairLanguageModel(network, pairs.layout.formatter),
-        [question(int(offset)) for offset in offsets],
-        [sentences[column] for column in first],
-        [sentences[column] for column in second],
+        [
+            {"prompt": question(int(offset)), "responses": [sentences[y1], sentences[y2]]}
+            for offset, y1, y2 in zip(offsets, first, second, strict=True)
+        ],
     )
     for ours, theirs in zip(scores, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-4)

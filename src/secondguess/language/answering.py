@@ -1,0 +1,107 @@
+"""Answer or abstain: the decoders of section 4.1 over samples of a pair model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal, TypedDict, get_args
+
+import numpy as np
+
+from secondguess._arrays import check_at_least
+from secondguess.language.formatting import EncodedRow, Prompt
+from secondguess.language.generation import Sampling, sample
+from secondguess.language.model import PairLanguageModel
+from secondguess.language.scoring import DEFAULT_BATCH_SIZE, ScoredResponse, chunks, totals
+from secondguess.theory.decoding import decode_rejection, decode_selective, decode_top1
+from secondguess.theory.records import Decision, GapKind
+
+Strategy = Literal["selective", "rejection", "top1"]
+
+
+class Rule(TypedDict):
+    """What all decoders are told."""
+
+    max_hallucination_rate: float
+    gap: GapKind
+
+
+def answer(
+    model: PairLanguageModel,
+    prompts: Sequence[Prompt | EncodedRow],
+    max_hallucination_rate: float,
+    *,
+    rng: np.random.Generator,
+    strategy: Strategy = "selective",
+    num_candidates: int = 10,
+    sampling: Sampling | None = None,
+    gap: GapKind = "absolute",
+    batch_size: int = DEFAULT_BATCH_SIZE,
+) -> list[Decision[ScoredResponse]]:
+    """Answer each prompt, or abstain where the bound on hallucination is too weak.
+
+    >>> from secondguess.language.examples import tiny_pair_model
+    >>> model, rng = tiny_pair_model(), np.random.default_rng(0)
+    >>> [decision] = answer(model, ["flip"], 0.9, strategy="rejection", rng=rng)
+    >>> decision.abstained, decision.gap <= 0.9, str(decision.bound.rests_on)
+    (False, True, 'if calibrated on pairs')
+
+    Args:
+        model: a pair model.
+        prompts: text, chat messages, tokens or encoded rows.
+        max_hallucination_rate: the largest bound that is still answered, in (0, 1).
+        rng: the randomness of the samples.
+        strategy: `selective` (one sample), `rejection` (sample up to `num_candidates` times) or
+            `top1` (the most probable of `num_candidates` samples); see `theory.decoding`.
+        num_candidates: how many samples a prompt may cost; not used by `selective`.
+        sampling: how tokens are chosen.
+        gap: how confidences above 1 are treated; see `SelfCheatScores.confidence_gap`.
+        batch_size: how many responses are drawn side by side.
+    """
+    rule: Rule = {"max_hallucination_rate": max_hallucination_rate, "gap": gap}
+
+    encoded = [EncodedRow(model.formatter.prompt_tokens(prompt)) for prompt in prompts]
+
+    def draw(asked: Sequence[EncodedRow]) -> list[ScoredResponse]:
+        return sample(model, asked, rng=rng, sampling=sampling, batch_size=batch_size)
+
+    check_at_least("num_candidates", num_candidates, 1)
+    match strategy:
+        case "selective":
+            drawn = draw(encoded)
+            decisions = decode_selective(drawn, totals(drawn), **rule)
+        case "rejection":
+            decisions = _answer_by_rejection(encoded, draw, num_candidates, rule)
+        case "top1":
+            drawn = draw([prompt for prompt in encoded for _ in range(num_candidates)])
+            decisions = [
+                decode_top1(candidates, totals(candidates), **rule)
+                for candidates in chunks(drawn, num_candidates)
+            ]
+        case _:
+            raise ValueError(
+                f"strategy is {strategy!r}; expected one of {', '.join(get_args(Strategy))}."
+            )
+    return [
+        replace(each, cut_off=each.response is not None and each.response.cut_off)
+        for each in decisions
+    ]
+
+
+def _answer_by_rejection(
+    prompts: Sequence[EncodedRow],
+    draw: Callable[[Sequence[EncodedRow]], list[ScoredResponse]],
+    num_candidates: int,
+    rule: Rule,
+) -> list[Decision[ScoredResponse]]:
+    """One candidate at a time, for the prompts that are still without an answer."""
+    candidates: list[list[ScoredResponse]] = [[] for _ in prompts]
+    decisions: dict[int, Decision[ScoredResponse]] = {}
+    waiting = list(range(len(prompts)))
+    for _ in range(num_candidates):
+        drawn = draw([prompts[row] for row in waiting]) if waiting else []
+        for row, response in zip(waiting, drawn, strict=True):
+            candidates[row].append(response)
+            decisions[row] = decode_rejection(candidates[row], totals(candidates[row]), **rule)
+        waiting = [row for row in waiting if decisions[row].abstained]
+    return [decisions[row] for row in range(len(prompts))]
