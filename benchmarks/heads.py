@@ -20,12 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from secondguess.classification.heads import ClasswisePairHead, MixturePairHead, SymmetricPairHead
-from secondguess.classification.joint import TableJoint
 from secondguess.classification.losses import (
     EIGENVALUE_WEIGHT,
     negative_eigenvalue_penalty,
     pair_loss,
 )
+from secondguess.classification.table_joint import TableJoint
 
 NUM_FEATURES, BATCH_SIZE = 128, 64
 CLASSES = {

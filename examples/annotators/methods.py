@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from secondguess import Prediction
 from secondguess.classification.batches import AnnotationBatch, annotation_batches
 from secondguess.classification.estimators import PairClassifier
-from secondguess.classification.fitting import HeadName
+from secondguess.classification.heads import HeadName
 from secondguess.classification.pairs import PairData
 from secondguess.models.residual_mlp import ResidualMLP
 from secondguess.training.loop import TrainingConfig, train

@@ -26,10 +26,12 @@ from reviews import STARS, Reviews, embed, load_reviews
 from scipy.stats import rankdata
 
 import secondguess as sg
-from secondguess.classification.fitting import HeadName, held_out_loss
+from secondguess.classification.heads import HeadName
 from secondguess.classification.inflation import fit_inflations
-from secondguess.classification.pairs import PairData, split_rows
+from secondguess.classification.pairs import PairData
+from secondguess.classification.predicting import held_out_loss
 from secondguess.classification.recalibration import PairRecalibration
+from secondguess.classification.splitting import split_rows
 from secondguess.theory.calibration.inflation import scaled_products
 from secondguess.theory.metrics import squared_error_estimate
 

@@ -25,10 +25,10 @@ from torch import Tensor, nn
 
 import secondguess as sg
 from secondguess.classification.batches import PairBatch, pair_batches
-from secondguess.classification.fitting import HeadName, build_head, held_out_loss, joint_of
-from secondguess.classification.heads import PairModel
+from secondguess.classification.heads import HeadName, PairModel, build_head
 from secondguess.classification.losses import pair_model_loss
 from secondguess.classification.pairs import PairData
+from secondguess.classification.predicting import held_out_loss, joint_of
 from secondguess.classification.recalibration import fit_recalibration
 from secondguess.models.residual_mlp import ResidualMLP
 from secondguess.training.loop import TrainingConfig, train

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict, cross_val_score
@@ -17,9 +18,10 @@ from sklearn.utils.validation import column_or_1d
 from torch import nn
 
 from secondguess._files import replacing_folder
+from secondguess.classification import saving
 from secondguess.classification.cross_validation import cross_predict
 from secondguess.classification.estimators import PairClassifier
-from secondguess.classification.fitting import HeadName
+from secondguess.classification.heads import HeadName
 from secondguess.classification.pairs import PairData
 from secondguess.theory.records import RestsOn
 
@@ -27,8 +29,17 @@ HEADS: list[HeadName] = ["mixture", "symmetric", "binary"]
 
 
 class Twice(PairClassifier):
-    def _read_targets(self, y, classes):
-        return super()._read_targets(np.stack([column_or_1d(y, warn=True)] * 2, axis=1), classes)
+    """Takes one label per row, as scikit-learn's checks give them, and uses it twice."""
+
+    def fit(self, X, y):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return super().fit(X, _doubled(y))
+
+    def score(self, X, y):
+        return super().score(X, _doubled(y))
+
+
+def _doubled(y) -> Any:
+    return y if y is None else np.stack([column_or_1d(y, warn=True)] * 2, axis=1)
 
 
 def _twice(head: HeadName) -> Twice:
@@ -244,25 +255,60 @@ def test_saved_and_loaded_it_predicts_the_same(tmp_path, head, own) -> None:
 def test_damaged_or_foreign_files_are_refused(tmp_path) -> None:
     X, Y = _responses()
     model = _small(backbone=nn.Linear(2, 5)).fit(X, Y)
-    model.save(tmp_path)
+    folder = tmp_path / "model"
+    model.save(folder)
     with pytest.raises(ValueError, match="with a backbone of its own"):
-        PairClassifier.load(tmp_path)
+        PairClassifier.load(folder)
     with pytest.raises(ValueError, match="do not fit the backbone"):
-        PairClassifier.load(tmp_path, backbone=nn.Linear(3, 5))
-    with pytest.raises(FileNotFoundError, match="expected a directory"):
+        PairClassifier.load(folder, backbone=nn.Linear(3, 5))
+    with pytest.raises(FileNotFoundError, match="expected a folder"):
         PairClassifier.load(tmp_path / "elsewhere")
-    weights = tmp_path / "weights.safetensors"
+    weights = folder / "weights.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-7])
     with pytest.raises(ValueError, match=r"weights\.safetensors was changed"):
-        PairClassifier.load(tmp_path, backbone=nn.Linear(2, 5))
-    weights.write_bytes(whole)
-    description = json.loads((tmp_path / "classifier.json").read_text())
-    with replacing_folder(tmp_path) as unfinished:
-        (unfinished / "weights.safetensors").write_bytes(whole)
-        (unfinished / "classifier.json").write_text(json.dumps({**description, "format": 99}))
+        PairClassifier.load(folder, backbone=nn.Linear(2, 5))
+    weights.unlink()
+    with pytest.raises(ValueError, match=r"weights\.safetensors is missing"):
+        PairClassifier.load(folder, backbone=nn.Linear(2, 5))
+
+
+def test_a_folder_of_another_kind_or_version_is_refused(tmp_path) -> None:
+    folder = tmp_path / "model"
+    for files, words in (
+        ({"notes.txt": "none"}, "expected a directory that PairClassifier.save wrote"),
+        ({"classifier.json": "{", "weights.safetensors": ""}, "damaged classifier"),
+    ):
+        with replacing_folder(folder) as unfinished:
+            for name, text in files.items():
+                (unfinished / name).write_text(text)
+        with pytest.raises((ValueError, OSError), match=words):
+            PairClassifier.load(folder)
+    with replacing_folder(folder) as unfinished:
+        (unfinished / "classifier.json").write_text('{"format": 99}')
+        save_file({"nothing": torch.zeros(1)}, unfinished / "weights.safetensors")
     with pytest.raises(ValueError, match="has format 99"):
-        PairClassifier.load(tmp_path, backbone=nn.Linear(2, 5))
+        PairClassifier.load(folder)
+
+
+def test_a_save_that_is_cut_short_leaves_the_earlier_one(tmp_path, monkeypatch) -> None:
+    X, Y = _responses()
+    first, second = _small().fit(X, Y), _small(random_state=1).fit(X, Y)
+    first.save(tmp_path / "model")
+
+    def cut_short(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(saving, "write_json", cut_short)  # after the weights were written
+    with pytest.raises(KeyboardInterrupt):
+        second.save(tmp_path / "model")
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    loaded = PairClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X), first.predict_proba(X))
+    second.save(tmp_path / "model")
+    loaded = PairClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X), second.predict_proba(X))
 
 
 def test_a_fit_goes_on_from_its_checkpoints_and_refuses_those_of_other_rows(tmp_path) -> None:

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 import secondguess as sg
-from secondguess.classification.fitting import HeadName, joint_of
+from secondguess.classification.heads import HeadName
+from secondguess.classification.predicting import joint_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "heads"
 

@@ -17,7 +17,6 @@ from secondguess.classification.heads import (
     PairModel,
     SymmetricPairHead,
 )
-from secondguess.classification.joint import MixtureJoint, TableJoint
 from secondguess.classification.losses import (
     all_pairs_log_prob,
     all_pairs_loss,
@@ -26,8 +25,10 @@ from secondguess.classification.losses import (
     pair_model_loss,
     response_loss,
 )
+from secondguess.classification.mixture_joint import MixtureJoint
 from secondguess.classification.pairs import PairData
 from secondguess.classification.recalibration import PairRecalibration, fit_recalibration
+from secondguess.classification.table_joint import TableJoint
 
 HEADS = {
     "binary": lambda generator: BinaryPairHead(6, generator=generator),

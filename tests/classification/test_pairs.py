@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from secondguess.classification.batches import annotation_batches, pair_batches
-from secondguess.classification.pairs import PairData, split_rows
+from secondguess.classification.pairs import PairData
+from secondguess.classification.splitting import split_rows
 
 
 def test_three_ways_in_give_the_same_counts() -> None:

@@ -36,7 +36,7 @@ class AnnotationBatch(NamedTuple):
 def pair_batches(
     inputs: Tensor, data: PairData, *, batch_size: int, seed: int
 ) -> Callable[[int], PairBatch]:
-    """A source of batches with one fresh pair a row and epoch, as a pure function of the step.
+    """A source of batches with one fresh pair per row and epoch, as a pure function of the step.
 
     >>> data = PairData.from_responses([[0, 1], [1, 1], [0, 0]])
     >>> batch_at = pair_batches(torch.eye(3), data, batch_size=2, seed=0)
@@ -44,7 +44,7 @@ def pair_batches(
     (True, torch.Size([2, 3]))
 
     Args:
-        inputs: `(n, ...)`, one entry a row of `data`.
+        inputs: `(n, ...)`, one entry per row of `data`.
         data: the responses.
         batch_size: rows of a batch; the last rows of an epoch share a batch with the next epoch.
         seed: with the step, decides everything.

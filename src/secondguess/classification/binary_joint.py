@@ -1,7 +1,9 @@
 """Joints of two binary responses: one event, or one event for each of K classes.
 
 Both follow Proposition E.2: every calibrated joint of a binary pair is given by its mean and its
-correlation, each in [0, 1]. The rest of the story is told by `PairJoint` in `joint.py`.
+correlation, each in [0, 1]. What joints have in common is told in `joint.py`.
+
+Axes: rows (n), then classes (K).
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 from typing_extensions import override
 
-from secondguess.classification.joint import PairJoint
+from secondguess.classification.joint import PairJoint, TabularJoint
 from secondguess.classification.log_space import gather, log1mexp, log_peek
 
 
 @dataclass(frozen=True, slots=True)
-class BinaryJoint(PairJoint):
+class BinaryJoint(TabularJoint):
     """Two classes, by the mean of the event y = 1 and the correlation of a pair (Proposition E.2).
 
     With mean m and correlation r, both in (0, 1), the joint is
@@ -84,10 +86,10 @@ class ClasswiseJoint(PairJoint):
     """K binary joints "is it class c?", one mean and one correlation each, without a K x K table.
 
     This is classwise prediction (appendix C, "Joint, marginal, and class-wise calibration"): each
-    class's joint is that of `BinaryJoint`, and nothing is said about two different classes, so
-    `log_joint`, `conditional` and `pair_covariance` do not exist. `log_prob` is the sum of the K
-    binary log-likelihoods: a proper objective for every mean and correlation, but not comparable
-    with the log-likelihood of a pair under the other joints.
+    class's joint is that of `BinaryJoint`, and nothing is said about two different classes, so this
+    is no `TabularJoint`: it has no `log_joint`, `conditional` or `pair_covariance`. `log_prob` is
+    the sum of the K binary log-likelihoods: a proper objective for every mean and correlation, but
+    not comparable with the log-likelihood of a pair under the other joints.
 
     >>> joint = ClasswiseJoint(torch.zeros(1, 4).log_softmax(1), torch.zeros(1, 4))
     >>> joint.epistemic_variance  # 1/2 of 1/4 (1 - 1/4)
@@ -124,14 +126,6 @@ class ClasswiseJoint(PairJoint):
     @override
     def epistemic_variance(self) -> Tensor:
         return (logsigmoid(self.correlation_logits) + self.log_means + self._log_other).exp()
-
-    @property
-    @override
-    def log_joint(self) -> Tensor:
-        raise NotImplementedError(
-            "A classwise joint has no K x K table: it predicts each class on its own. Use its "
-            "log_marginal, epistemic_variance and scores(), or a symmetric or mixture head."
-        )
 
     @override
     def log_prob(self, y1: Tensor, y2: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ def cross_predict(
             f"estimator is {type(last).__name__}; expected a PairClassifier, or a pipeline that "
             f"ends with one."
         )
-    data = last._read_targets(Y, last.classes)
+    data = PairData.from_targets(Y, last.targets, classes=last.classes)
     probs, variance = (np.full((len(data), data.num_classes), np.nan) for _ in range(2))
     splitter: Any = check_cv(cv)
     for train, test in splitter.split(inputs, groups=groups):

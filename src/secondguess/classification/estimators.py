@@ -1,12 +1,14 @@
 """`PairClassifier`: pair models with the conventions of scikit-learn.
 
 The estimator puts the parts of this layer together: pair data, a head on a backbone, the training
-loop with early stopping on held-out pairs, second-order recalibration, and Algorithm 1.
+loop with early stopping on held-out pairs, and second-order recalibration. Labels, probabilities
+and guaranteed intervals follow from its moments in `predictions.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,35 +25,23 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from secondguess._arrays import FloatArray
-from secondguess.classification.fitting import (
-    ROWS_AT_ONCE,
-    HeadName,
-    LossName,
-    Rows,
-    build_backbone,
-    build_head,
-    held_out_loss,
-    joint_of,
-    train_pair_model,
-)
-from secondguess.classification.heads import PairModel
-from secondguess.classification.inflation import fit_inflations
+from secondguess.classification.fitting import LossName, Rows, hold_out, train_pair_model
+from secondguess.classification.heads import HeadName, PairModel, build_head, num_features_of
 from secondguess.classification.joint import PairJoint
+from secondguess.classification.labels import Targets
 from secondguess.classification.losses import EIGENVALUE_WEIGHT
-from secondguess.classification.pairs import PairData, split_rows
+from secondguess.classification.pairs import PairData
+from secondguess.classification.predicting import joint_of, mean_loss, read_joints
+from secondguess.classification.predictions import PairPredictions
 from secondguess.classification.recalibration import PairRecalibration, fit_recalibration
-from secondguess.classification.saving import load_classifier, save_classifier
-from secondguess.classification.targets import Targets, read_targets
-from secondguess.theory.calibration.families import ClassInflations
-from secondguess.theory.records import Interval, Prediction
+from secondguess.classification.saving import MODEL, SavedClassifier
+from secondguess.models.residual_mlp import ResidualMLP
+from secondguess.theory.records import Prediction
 from secondguess.training.loop import TrainingConfig
 
-MIN_VALIDATION_ROWS = 20
-"""Fewer held-out rows than this would stop a training by chance; none are held out then."""
 
-
-class PairClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier that says what it does not know, from two or more annotators an item.
+class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
+    """A classifier that says what it does not know, from two or more annotators per item.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
@@ -73,13 +63,13 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
     Args:
         targets: `responses` or `counts`. There is no default that would guess it.
         head: `mixture`, `symmetric`, or `binary` (mean and correlation; with more than two classes
-            one such pair a class, which gives no `predict_joint` table).
+            one such pair per class, which gives no table).
         num_components: R of the mixture head; see `MixturePairHead` for the default.
         backbone: a module from inputs to features `(n, d)`, which is copied before it is trained;
             by default the residual MLP of appendix F.1, on standardised features.
         width: width of the default backbone; the paper's is 128.
         classes: the labels there are, in order, where not all of them occur in y.
-        loss: `all_pairs` uses all annotations of a row at once, `pair` a random pair an epoch.
+        loss: `all_pairs` uses all annotations of a row at once, `pair` a random pair per epoch.
         eigenvalue_weight: weight of the negative-eigenvalue penalty (symmetric head).
         recalibrate: whether to fit a `PairRecalibration` on the validation rows.
         validation_fraction: share of the rows held out for early stopping and recalibration; 0 for
@@ -92,7 +82,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
         weight_decay: decoupled weight decay of AdamW.
         random_state: seed of initial weights, batches and the held-out rows.
         checkpoint_dir: where the training keeps its checkpoints; fitted again after a kill with the
-            same data and settings, it goes on.
+            same data and settings, it resumes.
         progress: whether to show a progress bar.
 
     Attributes:
@@ -108,10 +98,8 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
     loss: LossName
     n_features_in_: int
     feature_names_in_: NDArray[Any]
-    classes_: NDArray[Any]
     model_: PairModel
     recalibration_: PairRecalibration
-    inflations_: ClassInflations
 
     def __init__(
         self,
@@ -167,7 +155,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
         """Train on pairs.
 
         Args:
-            X: inputs, one row an item.
+            X: inputs, one row per item.
             y: their responses or counts.
             groups: `(n,)` labels; near-duplicates share one, and are held out together.
             validation: inputs and targets to use for validation, instead of rows of X.
@@ -177,24 +165,21 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
                 f"is None."
             )
-        rows = Rows(self._inputs(X, fitting=True), self._read_targets(y, self.classes))
+        data = PairData.from_targets(y, self.targets, classes=self.classes)
+        rows = Rows(self._inputs(X, fitting=True), data)
         check_consistent_length(rows.inputs, rows.data)
         self.classes_ = rows.data.classes
         if len(self.classes_) < 2:
             raise ValueError(f"y holds one class, {self.classes_.tolist()}; expected two or more.")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held_out = None if validation is None else self._rows(*validation)
-        if held_out is None and self.validation_fraction * len(rows.data) >= MIN_VALIDATION_ROWS:
-            shares = [1 - self.validation_fraction, self.validation_fraction]
-            rng = np.random.default_rng(seed)
-            kept, held = split_rows(len(rows.data), shares, rng=rng, groups=groups)
-            rows, held_out = rows.take(kept), rows.take(held)
-
+        if held_out is None:
+            rows, held_out = hold_out(rows, self.validation_fraction, seed=seed, groups=groups)
         generator = torch.Generator().manual_seed(seed)
-        backbone, num_features = build_backbone(
-            self.backbone, rows.inputs, width=self.width, generator=generator
-        )
-        self.model_ = self._assemble(backbone, num_features, generator)
+        num_features = None
+        if self.backbone is not None:
+            num_features = num_features_of(self.backbone, rows.inputs[:2])
+        self.model_ = self._network(num_features, generator)
         self.history_ = train_pair_model(
             self.model_,
             rows,
@@ -226,36 +211,33 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
         self.__dict__.pop("inflations_", None)
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable label of each row, `(n,)`."""
-        probs = self.predict_proba(X)
-        return self.classes_[probs.argmax(axis=1)]
-
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """p(y|x), `(n, K)`, in the order of `classes_`."""
-        return self.predict_moments(X).probs
-
-    def predict_variance(self, X: ArrayLike) -> FloatArray:
-        """The epistemic variance of each probability, `(n, K)`."""
-        return self.predict_moments(X).variance
-
     def predict_confidence(self, X: ArrayLike) -> FloatArray:
         """The epistemic confidence of each class, `(n, K)`."""
-        scores = [joint.scores().epistemic_confidence for joint in self._joints(X)]
-        return np.concatenate(scores)
+        check_is_fitted(self)
+        return read_joints(
+            self.model_,
+            self._inputs(X),
+            lambda joint: self._recalibrated(joint).scores().epistemic_confidence,
+        )
 
     def predict_moments(self, X: ArrayLike) -> Prediction:
         """Probabilities and variances as the record that metrics and figures take."""
-        parts = [joint.prediction() for joint in self._joints(X)]
-        return Prediction(
-            np.concatenate([part.probs for part in parts]),
-            np.concatenate([part.variance for part in parts]),
-        )
+        check_is_fitted(self)
+
+        def moments(joint: PairJoint) -> FloatArray:
+            prediction = self._recalibrated(joint).prediction()
+            return np.stack([prediction.probs, prediction.variance], axis=1)
+
+        both = read_joints(self.model_, self._inputs(X), moments)
+        return Prediction(both[:, 0], both[:, 1])
 
     def predict_joint(self, X: ArrayLike) -> PairJoint:
-        """The predicted joints of all rows, with everything that follows from them."""
+        """The predicted joints of all rows, with everything that follows from them.
+
+        They are a `TabularJoint`, except for a `binary` head with more than two classes.
+        """
         check_is_fitted(self)
-        return self._joint(self._inputs(X))
+        return self._recalibrated(joint_of(self.model_, self._inputs(X)))
 
     def score(  # pyright: ignore[reportIncompatibleMethodOverride] (no sample weights)
         self, X: ArrayLike, y: ArrayLike | PairData
@@ -267,59 +249,28 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         inputs, data = self._rows(X, y)
-        return -held_out_loss(self._joint(inputs), data)
-
-    def calibrate(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | PairData,
-        *,
-        failure_rate: float = 0.05,
-        min_variance: float | None = None,
-    ) -> Self:
-        """Run Algorithm 1 on rows that the training never saw, for `predict_interval`.
-
-        Args:
-            X: inputs of the calibration set.
-            y: their responses or counts. Where rows have different numbers of annotations, each
-                row gives as many as the poorest one has.
-            failure_rate: how often, over calibration sets, the guarantee may not hold.
-            min_variance: the least variance of an interval; by default a fifth of the rows is set
-                aside to choose it.
-        """
-        check_is_fitted(self)
-        inputs, data = self._rows(X, y)
-        prediction = self._joint(inputs).prediction()
-        self.inflations_ = fit_inflations(
-            prediction, data, failure_rate=failure_rate, min_variance=min_variance
-        )
-        return self
-
-    def predict_interval(
-        self, X: ArrayLike, miss_rate: float = 0.1, *, jointly: bool = False
-    ) -> Interval:
-        """Intervals for p(y|x), `(n, K)`, guaranteed by the calibration set.
-
-        Args:
-            X: inputs.
-            miss_rate: the share of new inputs whose p(y|x) may lie outside.
-            jointly: whether that share is for all classes at once rather than for each.
-        """
-        check_is_fitted(
-            self,
-            "inflations_",
-            msg="This %(name)s is not calibrated: call calibrate(X, y) with rows that the training "
-            "never saw. (chebyshev_interval(probs, variance, miss_rate) needs none, but rests on "
-            "the model being calibrated on pairs.)",
-        )
-        prediction = self.predict_moments(X)
-        return self.inflations_.interval(
-            prediction.probs, prediction.variance, miss_rate, jointly=jointly
-        )
+        return -mean_loss(self.model_, inputs, data, self._recalibrated)
 
     def save(self, directory: str | Path) -> None:
         """Write the fitted estimator as safetensors and JSON; see `load`."""
-        save_classifier(self, Path(directory))
+        check_is_fitted(self)
+        unsaved = ("backbone", "classes", "random_state", "checkpoint_dir")
+        settings = self.get_params(deep=False)
+        tensors = {MODEL + name: value for name, value in self.model_.state_dict().items()}
+        if self.backbone is None:
+            tensors["feature_mean"] = torch.from_numpy(self.feature_mean_)
+            tensors["feature_scale"] = torch.from_numpy(self.feature_scale_)
+        SavedClassifier(
+            settings={name: value for name, value in settings.items() if name not in unsaved},
+            own_backbone=self.backbone is not None,
+            classes=self.classes_,
+            num_inputs=self.n_features_in_,
+            num_features=self.model_.head.in_features,
+            feature_names=getattr(self, "feature_names_in_", np.array([])).tolist(),
+            recalibration=self.recalibration_,
+            inflations=getattr(self, "inflations_", None),
+            tensors=tensors,
+        ).write(Path(directory))
 
     @classmethod
     def load(cls, directory: str | Path, *, backbone: nn.Module | None = None) -> Self:
@@ -329,17 +280,27 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
             directory: the directory that was saved to.
             backbone: a module of the same architecture, where the estimator had one of its own.
         """
-        return load_classifier(cls, Path(directory), backbone)
-
-    def _read_targets(
-        self, y: ArrayLike | PairData, classes: Sequence[Any] | NDArray[Any] | None
-    ) -> PairData:
-        known = None if classes is None else list(classes)
-        return read_targets(self.targets, y, known)
+        saved = SavedClassifier.read(Path(directory), own_backbone=backbone is not None)
+        classifier = cls(**saved.settings, backbone=backbone)
+        classifier.classes_ = saved.classes
+        classifier.n_features_in_ = saved.num_inputs
+        if saved.feature_names:
+            classifier.feature_names_in_ = np.array(saved.feature_names, dtype=object)
+        model = classifier._network(saved.num_features)
+        if backbone is None:
+            model.double()
+            classifier.feature_mean_ = saved.tensors["feature_mean"].numpy()
+            classifier.feature_scale_ = saved.tensors["feature_scale"].numpy()
+        saved.fill(model)
+        classifier.model_ = model.eval()
+        classifier.recalibration_ = saved.recalibration
+        if saved.inflations is not None:
+            classifier.inflations_ = saved.inflations
+        return classifier
 
     def _rows(self, X: ArrayLike, y: ArrayLike | PairData) -> Rows:
         """Rows for a fitted estimator, whose classes are known."""
-        rows = Rows(self._inputs(X), self._read_targets(y, self.classes_))
+        rows = Rows(self._inputs(X), self.read_targets(y))
         check_consistent_length(rows.inputs, rows.data)
         return rows
 
@@ -365,21 +326,25 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
             self.feature_scale_ = np.where(spread > 0, spread, 1.0)
         return torch.from_numpy((array - self.feature_mean_) / self.feature_scale_)
 
-    def _assemble(
-        self, backbone: nn.Module, num_features: int, generator: torch.Generator | None = None
+    def _network(
+        self, num_features: int | None, generator: torch.Generator | None = None
     ) -> PairModel:
-        num_classes = len(self.classes_)
-        return PairModel(
-            backbone,
-            build_head(
-                self.head, num_features, num_classes, self.num_components, generator=generator
-            ),
+        """An untrained network: the backbone, which gives so many features, and its head."""
+        if self.backbone is not None and num_features is not None:
+            backbone = copy.deepcopy(self.backbone)
+        else:
+            # The residual MLP of appendix F.1: hidden layers four times as wide as its stream.
+            backbone = ResidualMLP(
+                self.n_features_in_,
+                width=self.width,
+                hidden_width=4 * self.width,
+                generator=generator,
+            )
+            num_features = backbone.num_features
+        head = build_head(
+            self.head, num_features, len(self.classes_), self.num_components, generator=generator
         )
+        return PairModel(backbone, head)
 
-    def _joint(self, inputs: Tensor) -> PairJoint:
-        return self.recalibration_(joint_of(self.model_, inputs).double())
-
-    def _joints(self, X: ArrayLike) -> Iterator[PairJoint]:
-        """The joints of some thousand rows at a time."""
-        check_is_fitted(self)
-        return (self._joint(inputs) for inputs in self._inputs(X).split(ROWS_AT_ONCE))
+    def _recalibrated(self, joint: PairJoint) -> PairJoint:
+        return self.recalibration_(joint.double())

@@ -1,7 +1,7 @@
 """Heads: the last layer of a pair model, from features `(n, in_features)` to a `PairJoint`.
 
 - `BinaryPairHead`: two classes, mean and correlation; 2 outputs; variances never negative.
-- `ClasswisePairHead`: one binary joint a class; 2 K outputs; variances never negative.
+- `ClasswisePairHead`: one binary joint per class; 2 K outputs; variances never negative.
 - `SymmetricPairHead`: any symmetric table; K^2 outputs; variances may come out negative.
 - `MixturePairHead`: a mixture of R independent pairs; R (K + 1) outputs; variances never negative.
 
@@ -11,13 +11,20 @@ normal, biases zero); without it, they come from torch's default generator.
 
 from __future__ import annotations
 
+import copy
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
 from secondguess._arrays import check_at_least
 from secondguess.classification.binary_joint import BinaryJoint, ClasswiseJoint
-from secondguess.classification.joint import MixtureJoint, PairJoint, TableJoint
+from secondguess.classification.joint import PairJoint
 from secondguess.classification.log_space import log_softmax_table
+from secondguess.classification.mixture_joint import MixtureJoint
+from secondguess.classification.table_joint import TableJoint
+
+HeadName = Literal["mixture", "symmetric", "binary"]
 
 MAX_DEFAULT_COMPONENTS = 10
 
@@ -44,7 +51,7 @@ class BinaryPairHead(nn.Module):
 
 
 class ClasswisePairHead(nn.Module):
-    """One binary pair a class, for classwise prediction of many classes without a K x K table.
+    """One binary pair per class, for classwise prediction of many classes without a K x K table.
 
     The means are a softmax over the classes, so that they sum to one.
 
@@ -143,6 +150,31 @@ class MixturePairHead(nn.Module):
 PairHead = BinaryPairHead | ClasswisePairHead | SymmetricPairHead | MixturePairHead
 
 
+def build_head(
+    name: HeadName,
+    num_features: int,
+    num_classes: int,
+    num_components: int | None = None,
+    *,
+    generator: torch.Generator | None = None,
+) -> PairHead:
+    """The head of this name; `binary` has one pair of outputs, or one per class if more than two.
+
+    >>> type(build_head("binary", 8, num_classes=3)).__name__
+    'ClasswisePairHead'
+    """
+    match name:
+        case "mixture":
+            return MixturePairHead(num_features, num_classes, num_components, generator=generator)
+        case "symmetric":
+            return SymmetricPairHead(num_features, num_classes, generator=generator)
+        case "binary" if num_classes == 2:
+            return BinaryPairHead(num_features, generator=generator)
+        case "binary":
+            return ClasswisePairHead(num_features, num_classes, generator=generator)
+    raise ValueError(f"head is {name!r}; expected 'mixture', 'symmetric' or 'binary'.")
+
+
 class PairModel(nn.Module):
     """A backbone from inputs to features, with a head on it.
 
@@ -159,6 +191,22 @@ class PairModel(nn.Module):
     def forward(self, inputs: Tensor) -> PairJoint:
         """Inputs `(n, ...)`, as the backbone wants them, to a joint."""
         return self.head(self.backbone(inputs))
+
+
+@torch.no_grad()
+def num_features_of(backbone: nn.Module, inputs: Tensor) -> int:
+    """How many features a backbone gives, found by trying a copy of it on some inputs.
+
+    >>> num_features_of(nn.Linear(3, 7), torch.zeros(2, 3))
+    7
+    """
+    features = copy.deepcopy(backbone).eval()(inputs)
+    if features.ndim != 2:
+        raise ValueError(
+            f"the backbone turns inputs of shape {tuple(inputs.shape)} into features of shape "
+            f"{tuple(features.shape)}; expected (n, num_features)."
+        )
+    return features.shape[1]
 
 
 def _linear(in_features: int, out_features: int, generator: torch.Generator | None) -> nn.Linear:

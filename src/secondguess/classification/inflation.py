@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from secondguess.classification.pairs import PairData, split_rows
+from secondguess.classification.pairs import PairData
+from secondguess.classification.splitting import split_rows
 from secondguess.theory.calibration.cutoff import select_min_variance
 from secondguess.theory.calibration.families import ClassInflations, fit_by_class
 from secondguess.theory.records import Prediction

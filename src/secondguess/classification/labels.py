@@ -1,15 +1,82 @@
-"""Labels of any hashable kind and the class indices that stand for them."""
+"""Labels: what kind of array they come in, and the class indices that stand for them.
+
+`check_targets` doubts an array that does not look like what its owner says it is; `encode_labels`
+turns labels of any hashable kind into class indices. `pairs.py` builds `PairData` from both.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secondguess._arrays import IntArray
+
+Targets = Literal["responses", "counts"]
+
+_MIN_ROWS_TO_JUDGE = 10
+
+
+def check_targets(targets: Targets | None, array: NDArray[Any], *, confirmed: bool = False) -> None:
+    """Raise where an array cannot be, or does not look like, what `targets` says it is.
+
+    >>> check_targets("responses", np.array([["a", "b"], ["b", "b"]]))
+
+    Args:
+        targets: `responses`, one column per response, or `counts`, one column per class.
+        array: the array.
+        confirmed: whether the labels were named, so that the looks of the array do not matter.
+    """
+    if targets is None or targets not in get_args(Targets):
+        raise ValueError(
+            f"targets is {targets!r}; expected 'responses' (an (n, k) array with one column per "
+            f"response) or 'counts' (an (n, num_classes) array of annotator counts). It is never "
+            f"guessed, because an array of integers could be either."
+        )
+    if array.dtype.kind == "f" and np.isinf(array).any():
+        raise ValueError("Input y contains infinity; expected labels or whole numbers.")
+    if array.dtype.kind == "f" and not (np.isnan(array) | (array == np.floor(array))).all():
+        raise ValueError(
+            f"Unknown label type: continuous. targets={targets!r} expects labels or whole numbers; "
+            f"for a measured quantity, cut it into classes first."
+        )
+    if not confirmed:
+        _refuse_the_other_kind(targets, array)
+
+
+def _refuse_the_other_kind(targets: Targets, array: NDArray[Any]) -> None:
+    """Raise where the columns behave like the other kind of target.
+
+    Columns that are responses to the same input agree more often than chance, so that a row's sum
+    varies at least as much as independent columns would make it. Columns that are counts compete
+    for the annotators of a row, so that its sum varies much less.
+    """
+    if targets == "counts" and array.dtype.kind not in "iufb":
+        raise ValueError(
+            f"targets='counts' expects whole numbers, but y holds {array.dtype} labels; for one "
+            f"column per response use targets='responses'."
+        )
+    if array.ndim != 2 or len(array) < _MIN_ROWS_TO_JUDGE or array.dtype.kind not in "iuf":
+        return
+    independent = array.var(axis=0).sum()
+    variation = array.sum(axis=1).var()
+    if targets == "responses" and array.min() >= 0 and variation < 0.5 * independent:
+        raise ValueError(
+            f"y of shape {array.shape} looks like annotator counts (the columns of a row make up "
+            f"for each other), but targets='responses'. Use targets='counts', or confirm that "
+            f"each column is a response by naming the labels (classes=...)."
+        )
+    same_total = np.ptp(array.sum(axis=1)) == 0
+    agree = np.mean(array == array[:, :1])
+    if targets == "counts" and not same_total and variation > independent and agree > 0.5:
+        raise ValueError(
+            f"y of shape {array.shape} looks like responses (the columns of a row mostly agree), "
+            f"but targets='counts'. Use targets='responses', or confirm that each column counts a "
+            f"class by naming the classes (classes=...)."
+        )
 
 
 def encode_labels(

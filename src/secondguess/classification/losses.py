@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from secondguess.classification.batches import AnnotationBatch, PairBatch
-from secondguess.classification.joint import PairJoint, TableJoint
+from secondguess.classification.joint import PairJoint
+from secondguess.classification.table_joint import TableJoint
 
 EIGENVALUE_WEIGHT = 10.0
 """Weight of the negative-eigenvalue penalty in the paper's CIFAR-10H experiments."""
 
 
 def pair_loss(joint: PairJoint, y1: Tensor, y2: Tensor) -> Tensor:
-    """Mean of -log p(y1,y2|x) over one pair a row (section 3).
+    """Mean of -log p(y1,y2|x) over one pair per row (section 3).
 
     >>> joint = TableJoint(torch.full((2, 3, 3), 1 / 9).log())
     >>> pair_loss(joint, torch.tensor([0, 1]), torch.tensor([2, 1]))
@@ -103,7 +104,7 @@ def pair_model_loss(
 
     Args:
         model: from inputs to a `PairJoint`.
-        batch: one pair a row, or all annotations of each row.
+        batch: one pair per row, or all annotations of each row.
         eigenvalue_weight: of the negative-eigenvalue penalty; used by table joints only.
         marginal_weight: of the first guess.
     """
@@ -129,7 +130,7 @@ def response_loss(log_probs: Tensor, batch: PairBatch | AnnotationBatch) -> Tens
 
     Args:
         log_probs: log p(y|x), `(n, num_classes)`.
-        batch: one pair a row, or all annotations of each row.
+        batch: one pair per row, or all annotations of each row.
     """
     if isinstance(batch, PairBatch):
         return -log_probs.gather(1, torch.stack([batch.y1, batch.y2], dim=1)).mean()

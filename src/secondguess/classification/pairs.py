@@ -3,7 +3,7 @@
 `PairData` stores the responses of all rows in one form, whichever way they came: for each row the
 class indices that were chosen (`labels`) and how often (`multiplicity`, 0 in unused places). It
 says where they came from by name (`from_responses`, `from_ragged`, `from_counts`) because an
-integer array of shape (n, 10) could be ten responses a row or the counts of ten classes.
+integer array of shape (n, 10) could be ten responses per row or the counts of ten classes.
 
 Batches for training are made in `batches.py`.
 
@@ -20,7 +20,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from secondguess._arrays import IntArray, as_counts
-from secondguess.classification.labels import as_classes, encode_labels, flatten_rows
+from secondguess.classification.labels import (
+    Targets,
+    as_classes,
+    check_targets,
+    encode_labels,
+    flatten_rows,
+)
 
 NEED_PAIRS = (
     "A pair model learns from two or more independent responses to the same input: that is how it "
@@ -67,8 +73,8 @@ class PairData:
         array = np.asarray(responses)
         if array.ndim != 2 or array.shape[1] < 2:
             raise ValueError(
-                f"responses has shape {array.shape}; expected (n, k) with k >= 2 responses a row. "
-                f"{NEED_PAIRS}"
+                f"responses has shape {array.shape}; expected (n, k) with k >= 2 responses per "
+                f"row. {NEED_PAIRS}"
             )
         classes_, labels = encode_labels(array.ravel(), classes)
         labels = labels.reshape(array.shape)
@@ -78,7 +84,7 @@ class PairData:
     def from_ragged(
         cls, responses: Iterable[Iterable[Any]], *, classes: Sequence[Any] | None = None
     ) -> PairData:
-        """From one list of labels a row, each of length two or more.
+        """From one list of labels per row, each of length two or more.
 
         Args:
             responses: n lists of labels.
@@ -89,7 +95,9 @@ class PairData:
         if len(rows) == 0 or lengths.min() < 2:
             at = f"row {int(np.argmax(lengths < 2))} of " if rows else ""
             count = f"{lengths.min()} response(s)" if rows else "no rows"
-            raise ValueError(f"{at}responses has {count}; expected at least 2 a row. {NEED_PAIRS}")
+            raise ValueError(
+                f"{at}responses has {count}; expected at least 2 per row. {NEED_PAIRS}"
+            )
         classes_, flat = encode_labels(flatten_rows(rows), classes)
         used = np.arange(lengths.max()) < lengths[:, None]
         labels = np.zeros(used.shape, dtype=np.int64)
@@ -115,12 +123,38 @@ class PairData:
         if len(classes_) != array.shape[1]:
             raise ValueError(
                 f"counts has {array.shape[1]} columns but classes has {len(classes_)} labels; "
-                f"expected one label a column."
+                f"expected one label per column."
             )
         # Chosen classes first, so that a row needs only as many places as the busiest row has.
         order = np.argsort(array == 0, axis=1, kind="stable")
         order = order[:, : int((array > 0).sum(axis=1).max())]
         return cls(order, np.take_along_axis(array, order, axis=1), classes_)
+
+    @classmethod
+    def from_targets(
+        cls,
+        values: ArrayLike | PairData,
+        targets: Targets | None,
+        *,
+        classes: Sequence[Any] | None = None,
+    ) -> PairData:
+        """From an array of the stated kind, doubted where it looks like the other kind.
+
+        >>> PairData.from_targets([["a", "b"], ["b", "b"]], "responses").counts()
+        array([[1, 1],
+               [0, 2]])
+
+        Args:
+            values: the array; pair data pass through.
+            targets: `responses`, one column per response, or `counts`, one column per class.
+            classes: the labels there are, which also confirms what `targets` says.
+        """
+        if isinstance(values, PairData):
+            return values
+        array = np.asarray(values)
+        check_targets(targets, array, confirmed=classes is not None)
+        make = cls.from_responses if targets == "responses" else cls.from_counts
+        return make(array, classes=classes)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -167,42 +201,3 @@ class PairData:
         rows = np.arange(len(self))
         places = [(position[:, None] >= ends).sum(axis=1) for position in (first, second)]
         return np.stack([self.labels[rows, place] for place in places], axis=1)
-
-
-def split_rows(
-    num_rows: int,
-    fractions: Sequence[float],
-    *,
-    rng: np.random.Generator,
-    groups: ArrayLike | None = None,
-) -> list[IntArray]:
-    """Row numbers of random parts with the given shares; rows of one group stay together.
-
-    >>> parts = split_rows(6, [0.5, 0.5], rng=np.random.default_rng(0), groups=[1, 1, 2, 2, 3, 4])
-    >>> [part.tolist() for part in parts]
-    [[0, 1, 4], [2, 3, 5]]
-
-    Args:
-        num_rows: n.
-        fractions: the share of each part, summing to one.
-        rng: decides which row (or group) goes where.
-        groups: `(n,)` labels; near-duplicates belong to one group. The shares are then of groups.
-    """
-    if min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
-        raise ValueError(f"fractions is {list(fractions)}; expected positive shares that sum to 1.")
-    keys = np.arange(num_rows) if groups is None else np.asarray(groups)
-    if keys.shape != (num_rows,):
-        raise ValueError(f"groups has shape {keys.shape}; expected ({num_rows},), one a row.")
-    units, unit_of_row = np.unique(keys, return_inverse=True)
-    edges = np.round(np.cumsum(fractions)[:-1] * len(units)).astype(int)
-    part_of_unit = np.empty(len(units), dtype=int)
-    part_of_unit[rng.permutation(len(units))] = np.searchsorted(
-        edges, np.arange(len(units)), side="right"
-    )
-    parts = [np.flatnonzero(part_of_unit[unit_of_row] == part) for part in range(len(fractions))]
-    if any(len(part) == 0 for part in parts):
-        raise ValueError(
-            f"{len(units)} {'rows' if groups is None else 'groups'} cannot be split into the "
-            f"shares {list(fractions)}: a part would be empty. Use more data or fewer parts."
-        )
-    return parts

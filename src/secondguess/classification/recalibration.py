@@ -30,7 +30,7 @@ _CORRELATION = (1e-9, 0.99)
 class PairRecalibration:
     """A temperature and a correlation to apply to every joint of a model.
 
-    >>> from secondguess.classification.joint import TableJoint
+    >>> from secondguess.classification.table_joint import TableJoint
     >>> sure = TableJoint(torch.tensor([[[0.81, 0.09], [0.09, 0.01]]]).log())  # variance 0
     >>> PairRecalibration(temperature=1.0, correlation=0.5)(sure).epistemic_variance
     tensor([[0.0450, 0.0450]])
@@ -68,7 +68,7 @@ def fit_recalibration(joint: PairJoint, data: PairData) -> PairRecalibration:
     and the more likely one wins. On n rows the two scalars cost about 1/n of log-likelihood, so a
     few hundred rows are enough.
 
-    >>> from secondguess.classification.joint import TableJoint
+    >>> from secondguess.classification.table_joint import TableJoint
     >>> sure = TableJoint(torch.tensor([[0.5, 0.5], [0.5, 0.5]]).square().log().expand(4, 2, 2))
     >>> data = PairData.from_responses([[0, 0], [0, 0], [1, 1], [0, 1]])  # three of four agree
     >>> round(fit_recalibration(sure, data).correlation, 3)

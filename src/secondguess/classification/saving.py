@@ -1,116 +1,134 @@
-"""A fitted `PairClassifier` as a folder: `weights.safetensors`, `classifier.json`, a manifest."""
+"""What a fitted `PairClassifier` is on disk: `weights.safetensors`, `classifier.json`, a manifest.
+
+`SavedClassifier` is the record in between. It knows the files and nothing of the estimator, which
+makes the record in `save` and builds itself from it in `load`. The folder is replaced as a whole,
+so that a save that is cut short leaves the earlier one as it was, and weights are never read with
+the description of others.
+"""
 
 from __future__ import annotations
 
-import copy
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
 
 from secondguess._files import check_manifest, replacing_folder, write_json
-from secondguess.classification.fitting import default_backbone
 from secondguess.classification.labels import as_classes
 from secondguess.classification.recalibration import PairRecalibration
 from secondguess.theory.calibration.families import ClassInflations
 from secondguess.theory.calibration.inflation import VarianceInflation
 
-if TYPE_CHECKING:
-    from secondguess.classification.estimators import PairClassifier
-
-ClassifierT = TypeVar("ClassifierT", bound="PairClassifier")
-
 FORMAT = 1
+MODEL = "model."
+"""What the names of the network's tensors begin with."""
+
 WEIGHTS, DESCRIPTION = "weights.safetensors", "classifier.json"
 
 
-def save_classifier(classifier: PairClassifier, directory: Path) -> None:
-    """Write a fitted classifier; a save that is cut short leaves the earlier one as it was."""
-    check_is_fitted(classifier)
-    settings = classifier.get_params(deep=False)
-    has_own_backbone = settings.pop("backbone") is not None
-    for name in ("classes", "random_state", "checkpoint_dir"):
-        settings.pop(name)
-    inflations = getattr(classifier, "inflations_", None)
-    description = {
-        "format": FORMAT,
-        "settings": settings,
-        "own_backbone": has_own_backbone,
-        "classes": _plain_labels(classifier.classes_),
-        "num_inputs": classifier.n_features_in_,
-        "num_features": classifier.model_.head.in_features,
-        "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
-        "recalibration": asdict(classifier.recalibration_),
-        "inflations": None if inflations is None else [asdict(i) for i in inflations.inflations],
-    }
-    tensors = {f"model.{name}": value for name, value in classifier.model_.state_dict().items()}
-    if not has_own_backbone:
-        tensors["feature_mean"] = torch.from_numpy(classifier.feature_mean_)
-        tensors["feature_scale"] = torch.from_numpy(classifier.feature_scale_)
-    tensors = {name: value.contiguous().cpu() for name, value in tensors.items()}
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with replacing_folder(directory) as unfinished:
-        save_file(tensors, unfinished / WEIGHTS)
-        write_json(unfinished / DESCRIPTION, description)
+@dataclass(frozen=True, kw_only=True)
+class SavedClassifier:
+    """A fitted classifier as plain values and tensors.
 
+    Attributes:
+        settings: arguments of the estimator, those that JSON can hold.
+        own_backbone: whether the backbone was the user's own, who must bring it again.
+        classes: `(K,)` labels.
+        num_inputs: features of X.
+        num_features: features that the backbone hands to the head.
+        feature_names: names of the columns of X, or none.
+        recalibration: what is done to the joints.
+        inflations: of `calibrate`, where it was called.
+        tensors: the weights, and the standardisation of the default backbone.
+    """
 
-def load_classifier(
-    cls: type[ClassifierT], directory: Path, backbone: nn.Module | None
-) -> ClassifierT:
-    """Read a classifier that `save_classifier` wrote."""
-    description, tensors = _read(directory)
-    if description["own_backbone"] != (backbone is not None):
-        raise ValueError(
-            f"{directory} was saved "
-            + ("with a backbone of its own" if backbone is None else "with the default backbone")
-            + "; expected load(directory, backbone=...) with a module of the same architecture "
-            "exactly in that case."
+    settings: dict[str, Any]
+    own_backbone: bool
+    classes: NDArray[Any]
+    num_inputs: int
+    num_features: int
+    feature_names: Sequence[str]
+    recalibration: PairRecalibration
+    inflations: ClassInflations | None
+    tensors: dict[str, Tensor]
+
+    def write(self, directory: Path) -> None:
+        """Write the folder; an earlier classifier in it is replaced at once, or stays as it was."""
+        inflations = self.inflations
+        description = {
+            "format": FORMAT,
+            "settings": self.settings,
+            "own_backbone": self.own_backbone,
+            "classes": _plain_labels(self.classes),
+            "num_inputs": self.num_inputs,
+            "num_features": self.num_features,
+            "feature_names": list(self.feature_names),
+            "recalibration": asdict(self.recalibration),
+            "inflations": None
+            if inflations is None
+            else [asdict(inflation) for inflation in inflations.inflations],
+        }
+        tensors = {name: value.contiguous().cpu() for name, value in self.tensors.items()}
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with replacing_folder(directory) as folder:
+            save_file(tensors, folder / WEIGHTS)
+            write_json(folder / DESCRIPTION, description)
+
+    @classmethod
+    def read(cls, directory: Path, *, own_backbone: bool) -> SavedClassifier:
+        """Read what `write` wrote, if it was saved with (or without) a backbone of its own."""
+        description, tensors = _read(directory)
+        if description["own_backbone"] != own_backbone:
+            owner = "the default backbone" if own_backbone else "a backbone of its own"
+            raise ValueError(
+                f"{directory} was saved with {owner}; expected load(directory, backbone=...) with "
+                f"a module of the same architecture exactly where it had one of its own."
+            )
+        inflations = description["inflations"]
+        return cls(
+            settings=description["settings"],
+            own_backbone=description["own_backbone"],
+            classes=as_classes(description["classes"]),
+            num_inputs=description["num_inputs"],
+            num_features=description["num_features"],
+            feature_names=description["feature_names"],
+            recalibration=PairRecalibration(**description["recalibration"]),
+            inflations=None
+            if inflations is None
+            else ClassInflations(tuple(VarianceInflation(**fields) for fields in inflations)),
+            tensors=tensors,
         )
-    classifier = cls(**description["settings"], backbone=backbone)
-    classifier.classes_ = as_classes(description["classes"])
-    classifier.n_features_in_ = description["num_inputs"]
-    if description["feature_names"]:
-        classifier.feature_names_in_ = np.array(description["feature_names"], dtype=object)
-    if backbone is None:
-        classifier.feature_mean_ = tensors.pop("feature_mean").numpy()
-        classifier.feature_scale_ = tensors.pop("feature_scale").numpy()
-    module = backbone or default_backbone(classifier.n_features_in_, classifier.width)
-    model = classifier._assemble(copy.deepcopy(module), description["num_features"])
-    if backbone is None:
-        model.double()
-    state = {name.removeprefix("model."): value for name, value in tensors.items()}
-    try:
-        model.load_state_dict(state)
-    except (RuntimeError, KeyError) as error:
-        raise ValueError(
-            f"the weights in {directory} do not fit the backbone ({error}); expected a module of "
-            f"the architecture that was saved."
-        ) from None
-    classifier.model_ = model.eval()
-    classifier.recalibration_ = PairRecalibration(**description["recalibration"])
-    if description["inflations"] is not None:
-        classifier.inflations_ = ClassInflations(
-            tuple(VarianceInflation(**fields) for fields in description["inflations"])
-        )
-    return classifier
+
+    def fill(self, model: nn.Module) -> None:
+        """Put the saved weights into a network."""
+        weights = {
+            name.removeprefix(MODEL): value
+            for name, value in self.tensors.items()
+            if name.startswith(MODEL)
+        }
+        try:
+            model.load_state_dict(weights)
+        except (RuntimeError, KeyError) as error:
+            raise ValueError(
+                f"the saved weights do not fit the backbone ({error}); expected a module of the "
+                f"architecture that was saved."
+            ) from None
 
 
 def _read(directory: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    for name in (DESCRIPTION, WEIGHTS):
-        if not (directory / name).exists():
-            raise FileNotFoundError(
-                f"{directory / name} does not exist; expected a directory that "
-                f"PairClassifier.save wrote."
-            )
-    check_manifest(directory)
+    missing = {DESCRIPTION, WEIGHTS} - check_manifest(directory).keys()
+    if missing:
+        raise FileNotFoundError(
+            f"{directory / min(missing)} does not exist; expected a directory that "
+            f"PairClassifier.save wrote."
+        )
     try:
         description = json.loads((directory / DESCRIPTION).read_text())
         tensors = load_file(directory / WEIGHTS)

@@ -25,8 +25,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from secondguess.classification.joint import MixtureJoint, PairJoint, TableJoint
+from secondguess.classification.joint import PairJoint
+from secondguess.classification.mixture_joint import MixtureJoint
 from secondguess.classification.recalibration import PairRecalibration, fit_recalibration
+from secondguess.classification.table_joint import TableJoint
 from secondguess.experiments.cifar10h.data import AnnotatedInputs
 from secondguess.experiments.cifar10h.fitting import Stage, fit, validation_kl
 from secondguess.experiments.cifar10h.methods import Method
@@ -238,8 +240,9 @@ def _joints(task: Task, model: nn.Module, examples: AnnotatedInputs) -> list[Pai
 
 
 def _concatenated(joints: Sequence[PairJoint]) -> PairJoint:
-    if all(isinstance(joint, TableJoint) for joint in joints):
-        return TableJoint(torch.cat([joint.log_joint for joint in joints]))
+    tables = [joint for joint in joints if isinstance(joint, TableJoint)]
+    if len(tables) == len(joints):
+        return TableJoint(torch.cat([joint.log_joint for joint in tables]))
     mixtures = [joint for joint in joints if isinstance(joint, MixtureJoint)]
     return MixtureJoint(
         torch.cat([joint.log_weights for joint in mixtures]),

@@ -1,0 +1,140 @@
+"""Joints of many rows, a bounded number at a time: the only place where rows are cut into chunks.
+
+The tables of a joint are the largest thing that a pair model makes: 20,000 rows of 100 classes are
+1.6 GB. Whatever is a number per row and class, or a mean over rows, is therefore computed from
+`joints_of`; `joint_of` is for those who want the joints themselves.
+
+Axes: rows (n), then those of the inputs, or classes (K).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from secondguess._arrays import FloatArray
+from secondguess.classification.heads import PairModel
+from secondguess.classification.joint import PairJoint
+from secondguess.classification.losses import all_pairs_loss
+from secondguess.classification.pairs import PairData
+
+ROWS_AT_ONCE = 4096
+"""Rows that go through a network together when it predicts, at most."""
+
+VALUES_AT_ONCE = 2**21
+"""Numbers that a head makes together, at most: 16 MB in float64, and several such on the way."""
+
+
+@torch.no_grad()
+def joint_of(model: PairModel, inputs: Tensor) -> PairJoint:
+    """The joints of all rows in one, the backbone taking some thousand at a time.
+
+    >>> from secondguess.classification.heads import BinaryPairHead
+    >>> model = PairModel(nn.Linear(3, 7), BinaryPairHead(7))
+    >>> joint_of(model, torch.zeros(5000, 3)).marginal.shape
+    torch.Size([5000, 2])
+    """
+    weight = next(model.head.parameters())
+    dtype = weight.dtype if inputs.is_floating_point() else None
+    features = [
+        model.backbone(part.to(device=weight.device, dtype=dtype))
+        for part in inputs.split(ROWS_AT_ONCE)
+    ]
+    return model.head(torch.cat(features))
+
+
+def joints_of(
+    model: PairModel, inputs: Tensor, *, values_per_row: int = 0
+) -> Iterator[tuple[slice, PairJoint]]:
+    """The joints of all rows, some at a time, each with the rows it is of.
+
+    >>> from secondguess.classification.heads import SymmetricPairHead
+    >>> model = PairModel(nn.Linear(3, 7), SymmetricPairHead(7, num_classes=100))
+    >>> [rows for rows, _ in joints_of(model, torch.zeros(400, 3))]
+    [slice(0, 209, None), slice(209, 400, None)]
+
+    Args:
+        model: the network.
+        inputs: `(n, ...)`.
+        values_per_row: how many numbers the caller makes of each row, where that is more than the
+            head does.
+    """
+    layers = [layer for layer in model.head.children() if isinstance(layer, nn.Linear)]
+    values = max(values_per_row, *(layer.out_features for layer in layers))
+    step = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // values))
+    for start in range(0, len(inputs), step):
+        rows = slice(start, min(start + step, len(inputs)))
+        yield rows, joint_of(model, inputs[rows])
+
+
+def read_joints(
+    model: PairModel, inputs: Tensor, read: Callable[[PairJoint], FloatArray]
+) -> FloatArray:
+    """What `read` finds in the joints of all rows, put together.
+
+    >>> from secondguess.classification.heads import BinaryPairHead
+    >>> model = PairModel(nn.Linear(3, 7), BinaryPairHead(7))
+    >>> read_joints(model, torch.zeros(5, 3), lambda joint: joint.prediction().variance).shape
+    (5, 2)
+
+    Args:
+        model: the network.
+        inputs: `(n, ...)`.
+        read: from the joint of m rows to an array `(m, ...)` in float64.
+    """
+    found: FloatArray | None = None
+    for rows, joint in joints_of(model, inputs):
+        part = read(joint)
+        if found is None:
+            # Made once: small arrays kept between large ones would leave holes in the memory that
+            # no later table fits in.
+            found = np.empty((len(inputs), *part.shape[1:]))
+        found[rows] = part
+    if found is None:
+        raise ValueError("inputs has no rows; expected at least one.")
+    return found
+
+
+def held_out_loss(joint: PairJoint, data: PairData) -> float:
+    """`all_pairs_loss` of predicted joints on the responses to the same inputs.
+
+    >>> from secondguess.classification.table_joint import TableJoint
+    >>> joint = TableJoint(torch.full((1, 2, 2), 1 / 4).log())
+    >>> round(held_out_loss(joint, PairData.from_responses([[0, 1]])), 4)
+    1.3863
+    """
+    device = joint.log_marginal.device
+    labels = torch.from_numpy(data.labels).to(device)
+    return all_pairs_loss(joint, labels, torch.from_numpy(data.multiplicity).to(device)).item()
+
+
+def mean_loss(
+    model: PairModel,
+    inputs: Tensor,
+    data: PairData,
+    recalibrate: Callable[[PairJoint], PairJoint] = lambda joint: joint,
+) -> float:
+    """`held_out_loss` of the model's joints for these inputs, which never exist all at once.
+
+    >>> from secondguess.classification.heads import BinaryPairHead
+    >>> model = PairModel(nn.Linear(3, 7), BinaryPairHead(7))
+    >>> data = PairData.from_responses([[0, 1], [1, 1]])
+    >>> inputs = torch.ones(2, 3)
+    >>> mean_loss(model, inputs, data) == held_out_loss(joint_of(model, inputs), data)
+    True
+
+    Args:
+        model: the network.
+        inputs: `(n, ...)`.
+        data: their responses.
+        recalibrate: what to do with each joint before it is read.
+    """
+    # A pair of places is looked up in every component of a mixture.
+    places = data.labels.shape[1] ** 2 * getattr(model.head, "num_components", 1)
+    return sum(
+        held_out_loss(recalibrate(joint), data[rows]) * ((rows.stop - rows.start) / len(data))
+        for rows, joint in joints_of(model, inputs, values_per_row=places)
+    )

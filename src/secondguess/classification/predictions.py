@@ -1,0 +1,112 @@
+"""What a classifier of pairs offers once it predicts moments: labels, probabilities, intervals.
+
+`PairPredictions` is a mixin in the manner of scikit-learn's: an estimator brings `predict_moments`,
+`classes_` and `targets`, and gets the rest. Algorithm 1 itself is in `theory/calibration`.
+
+Axes: rows (n), then classes (K) in the order of `classes_`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from secondguess._arrays import FloatArray
+from secondguess.classification.inflation import fit_inflations
+from secondguess.classification.labels import Targets
+from secondguess.classification.pairs import PairData
+from secondguess.theory.calibration.families import ClassInflations
+from secondguess.theory.records import Interval, Prediction
+
+
+class PairPredictions:
+    """Predictions and guaranteed intervals of an estimator that predicts moments.
+
+    >>> import numpy as np
+    >>> class Coin(PairPredictions):
+    ...     targets, classes_ = "responses", np.array(["heads", "tails"])
+    ...     def predict_moments(self, X):
+    ...         return Prediction(np.full((len(X), 2), 0.5), np.full((len(X), 2), 0.01))
+    >>> Coin().predict_proba([[0], [1]])
+    array([[0.5, 0.5],
+           [0.5, 0.5]])
+
+    Attributes:
+        classes_: `(K,)` labels.
+        inflations_: after `calibrate`, the variance inflation of each class.
+    """
+
+    targets: Targets | None
+    classes_: NDArray[Any]
+    inflations_: ClassInflations
+
+    def predict_moments(self, X: ArrayLike) -> Prediction:
+        """Probabilities and variances as the record that metrics and figures take."""
+        raise NotImplementedError
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable label of each row, `(n,)`."""
+        probs = self.predict_proba(X)
+        return self.classes_[probs.argmax(axis=1)]
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """p(y|x), `(n, K)`, in the order of `classes_`."""
+        return self.predict_moments(X).probs
+
+    def predict_variance(self, X: ArrayLike) -> FloatArray:
+        """The epistemic variance of each probability, `(n, K)`."""
+        return self.predict_moments(X).variance
+
+    def calibrate(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | PairData,
+        *,
+        failure_rate: float = 0.05,
+        min_variance: float | None = None,
+    ) -> Self:
+        """Run Algorithm 1 on rows that the training never saw, for `predict_interval`.
+
+        Args:
+            X: inputs of the calibration set.
+            y: their responses or counts. Where rows have different numbers of annotations, each
+                row gives as many as the poorest one has.
+            failure_rate: how often, over calibration sets, the guarantee may not hold.
+            min_variance: the least variance of an interval; by default a fifth of the rows is set
+                aside to choose it.
+        """
+        prediction = self.predict_moments(X)
+        data = self.read_targets(y)
+        check_consistent_length(prediction.probs, data)
+        self.inflations_ = fit_inflations(
+            prediction, data, failure_rate=failure_rate, min_variance=min_variance
+        )
+        return self
+
+    def predict_interval(
+        self, X: ArrayLike, miss_rate: float = 0.1, *, jointly: bool = False
+    ) -> Interval:
+        """Intervals for p(y|x), `(n, K)`, guaranteed by the calibration set.
+
+        Args:
+            X: inputs.
+            miss_rate: the share of new inputs whose p(y|x) may lie outside.
+            jointly: whether that share is for all classes at once rather than for each.
+        """
+        check_is_fitted(
+            self,
+            "inflations_",
+            msg="This %(name)s is not calibrated: call calibrate(X, y) with rows that the training "
+            "never saw. (chebyshev_interval(probs, variance, miss_rate) needs none, but rests on "
+            "the model being calibrated on pairs.)",
+        )
+        prediction = self.predict_moments(X)
+        return self.inflations_.interval(
+            prediction.probs, prediction.variance, miss_rate, jointly=jointly
+        )
+
+    def read_targets(self, y: ArrayLike | PairData) -> PairData:
+        """Responses or counts as pair data with the classes of the fitted estimator."""
+        return PairData.from_targets(y, self.targets, classes=self.classes_.tolist())

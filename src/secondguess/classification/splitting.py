@@ -1,0 +1,49 @@
+"""Rows split at random into parts, with the rows of one group kept together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from secondguess._arrays import IntArray
+
+
+def split_rows(
+    num_rows: int,
+    fractions: Sequence[float],
+    *,
+    rng: np.random.Generator,
+    groups: ArrayLike | None = None,
+) -> list[IntArray]:
+    """Row numbers of random parts with the given shares; rows of one group stay together.
+
+    >>> parts = split_rows(6, [0.5, 0.5], rng=np.random.default_rng(0), groups=[1, 1, 2, 2, 3, 4])
+    >>> [part.tolist() for part in parts]
+    [[0, 1, 4], [2, 3, 5]]
+
+    Args:
+        num_rows: n.
+        fractions: the share of each part, summing to one.
+        rng: decides which row (or group) goes where.
+        groups: `(n,)` labels; near-duplicates belong to one group. The shares are then of groups.
+    """
+    if min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
+        raise ValueError(f"fractions is {list(fractions)}; expected positive shares that sum to 1.")
+    keys = np.arange(num_rows) if groups is None else np.asarray(groups)
+    if keys.shape != (num_rows,):
+        raise ValueError(f"groups has shape {keys.shape}; expected ({num_rows},), one per row.")
+    units, unit_of_row = np.unique(keys, return_inverse=True)
+    edges = np.round(np.cumsum(fractions)[:-1] * len(units)).astype(int)
+    part_of_unit = np.empty(len(units), dtype=int)
+    part_of_unit[rng.permutation(len(units))] = np.searchsorted(
+        edges, np.arange(len(units)), side="right"
+    )
+    parts = [np.flatnonzero(part_of_unit[unit_of_row] == part) for part in range(len(fractions))]
+    if any(len(part) == 0 for part in parts):
+        raise ValueError(
+            f"{len(units)} {'rows' if groups is None else 'groups'} cannot be split into the "
+            f"shares {list(fractions)}: a part would be empty. Use more data or fewer parts."
+        )
+    return parts
