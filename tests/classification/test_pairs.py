@@ -43,6 +43,29 @@ def test_labels_of_an_object_array_keep_their_type() -> None:
     assert data.classes.tolist() == ["x", 2]
 
 
+def test_annotators_stay_with_their_responses() -> None:
+    responses, who = [[3, 7, 7], [7, 3, 3]], [["a", "b", "c"], ["c", "a", "b"]]
+    ragged = PairData.from_ragged([row[:2] for row in responses], annotators=[w[:2] for w in who])
+    whole = PairData.from_responses(responses, annotators=who)
+    said = {(row, who[row][i]): responses[row][i] for row in (0, 1) for i in range(3)}
+    for data in (ragged, whole, whole[[1, 0]][[1, 0]], whole.aligned([9, 7, 3])):
+        for seed in range(5):
+            labels, names = data.responses_and_annotators(np.random.default_rng(seed))
+            assert names is not None
+            for row in (0, 1):
+                for label, name in zip(data.classes[labels[row]], names[row], strict=True):
+                    assert said[row, name] == label
+    assert (
+        PairData.from_counts([[1, 1]]).responses_and_annotators(np.random.default_rng(0))[1] is None
+    )
+
+
+def test_columns_are_known_for_responses_only() -> None:
+    columns = PairData.from_responses([["b", "a"], ["a", "a"]]).columns()
+    np.testing.assert_array_equal(columns, [[1, 0], [0, 0]])
+    assert PairData.from_counts([[1, 1], [2, 0]]).columns() is None
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind", ["counts", "ragged"])
 def test_draws_are_uniform_over_ordered_pairs_without_replacement(kind) -> None:
@@ -126,6 +149,12 @@ def test_batches_draw_anew_each_epoch_from_the_row_they_show() -> None:
         (lambda: PairData.from_ragged([["a", None]]), "None or NaN"),
         (lambda: PairData.from_responses([["a", "z"]], classes=["a", "b"]), "'z'.*'a', 'b'"),
         (lambda: PairData.from_responses([["a", "b"]], classes=["a", "a"]), "twice"),
+        (
+            lambda: PairData.from_responses([[0, 1]], annotators=["a"]),
+            r"annotators has shape \(1,\); expected \(1, 2\)",
+        ),
+        (lambda: PairData.from_ragged([[0, 1]], annotators=[["a"]]), "different lengths"),
+        (lambda: PairData.from_responses([[0, 1]]).aligned([0, 2]), "labels that are not.*: 1"),
         (lambda: split_rows(3, [0.5, 0.6], rng=np.random.default_rng(0)), "sum to 1"),
         (lambda: split_rows(2, [0.9, 0.1], rng=np.random.default_rng(0)), "would be empty"),
         (

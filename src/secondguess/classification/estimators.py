@@ -56,9 +56,8 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
     X is `(n, num_features)`, or anything that a backbone of your own takes. y is `(n, k)` responses
     or `(n, num_classes)` counts, as `targets` says, or a `PairData`.
 
-    A note on cross-validation: `cross_val_predict` works for labels. Asked for probabilities,
-    scikit-learn re-encodes every column of a two-dimensional y by itself, which mixes the classes
-    up; use `cross_predict`.
+    For out-of-fold probabilities use `cross_predict`: scikit-learn's `cross_val_predict` mixes up
+    the classes of a two-dimensional y.
 
     Args:
         targets: `responses` or `counts`. There is no default that would guess it.
@@ -90,7 +89,7 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         model_: the trained `PairModel`.
         recalibration_: the fitted `PairRecalibration`; the identity where there was none.
         history_: losses of the training.
-        inflations_: after `calibrate`, the variance inflation of each class.
+        inflations_, calibration_conditions_: see `PairPredictions`.
     """
 
     targets: Targets | None
@@ -161,10 +160,8 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
             validation: inputs and targets to use for validation, instead of rows of X.
         """
         if y is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
-                f"is None."
-            )
+            name = type(self).__name__
+            raise ValueError(f"This {name} estimator requires y to be passed, but y is None.")
         data = PairData.from_targets(y, self.targets, classes=self.classes)
         rows = Rows(self._inputs(X, fitting=True), data)
         check_consistent_length(rows.inputs, rows.data)
@@ -176,9 +173,8 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         if held_out is None:
             rows, held_out = hold_out(rows, self.validation_fraction, seed=seed, groups=groups)
         generator = torch.Generator().manual_seed(seed)
-        num_features = None
-        if self.backbone is not None:
-            num_features = num_features_of(self.backbone, rows.inputs[:2])
+        own = self.backbone
+        num_features = None if own is None else num_features_of(own, rows.inputs[:2])
         self.model_ = self._network(num_features, generator)
         self.history_ = train_pair_model(
             self.model_,
@@ -208,7 +204,8 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
             joint = joint_of(self.model_, held_out.inputs)
             self.recalibration_ = fit_recalibration(joint, held_out.data)
         # Intervals of an earlier fit would speak of another model.
-        self.__dict__.pop("inflations_", None)
+        for name in ("inflations_", "calibration_conditions_"):
+            self.__dict__.pop(name, None)
         return self
 
     def predict_confidence(self, X: ArrayLike) -> FloatArray:
@@ -232,10 +229,7 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         return Prediction(both[:, 0], both[:, 1])
 
     def predict_joint(self, X: ArrayLike) -> PairJoint:
-        """The predicted joints of all rows, with everything that follows from them.
-
-        They are a `TabularJoint`, except for a `binary` head with more than two classes.
-        """
+        """The joints of all rows: tabular, but for a `binary` head with more than two classes."""
         check_is_fitted(self)
         return self._recalibrated(joint_of(self.model_, self._inputs(X)))
 
@@ -254,14 +248,15 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
     def save(self, directory: str | Path) -> None:
         """Write the fitted estimator as safetensors and JSON; see `load`."""
         check_is_fitted(self)
-        unsaved = ("backbone", "classes", "random_state", "checkpoint_dir")
         settings = self.get_params(deep=False)
+        for name in ("backbone", "classes", "random_state", "checkpoint_dir"):
+            settings.pop(name)
         tensors = {MODEL + name: value for name, value in self.model_.state_dict().items()}
         if self.backbone is None:
             tensors["feature_mean"] = torch.from_numpy(self.feature_mean_)
             tensors["feature_scale"] = torch.from_numpy(self.feature_scale_)
         SavedClassifier(
-            settings={name: value for name, value in settings.items() if name not in unsaved},
+            settings=settings,
             own_backbone=self.backbone is not None,
             classes=self.classes_,
             num_inputs=self.n_features_in_,
@@ -269,6 +264,7 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
             feature_names=getattr(self, "feature_names_in_", np.array([])).tolist(),
             recalibration=self.recalibration_,
             inflations=getattr(self, "inflations_", None),
+            conditions=getattr(self, "calibration_conditions_", ()),
             tensors=tensors,
         ).write(Path(directory))
 
@@ -296,6 +292,7 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         classifier.recalibration_ = saved.recalibration
         if saved.inflations is not None:
             classifier.inflations_ = saved.inflations
+            classifier.calibration_conditions_ = tuple(saved.conditions)
         return classifier
 
     def _rows(self, X: ArrayLike, y: ArrayLike | PairData) -> Rows:

@@ -102,8 +102,8 @@ def encode_labels(
     if classes is None:
         return found, codes.astype(np.int64)
     known = as_classes(classes)
-    positions, unseen = _positions(found.tolist(), known.tolist())
-    _refuse_unseen(unseen, known)
+    positions, unseen = positions_of(found.tolist(), known.tolist())
+    refuse_unknown(unseen, known)
     return known, positions[codes]
 
 
@@ -122,18 +122,24 @@ def _encode_objects(
             found = sorted(found)  # pyright: ignore[reportArgumentType]
         classes = found
     known = as_classes(classes)
-    positions, unseen = _positions(flat.tolist(), known.tolist())
-    _refuse_unseen(unseen, known)
+    positions, unseen = positions_of(flat.tolist(), known.tolist())
+    refuse_unknown(unseen, known)
     return known, positions
 
 
-def _positions(labels: list[Any], known: list[Any]) -> tuple[IntArray, list[Any]]:
+def positions_of(labels: list[Any], known: list[Any]) -> tuple[IntArray, list[Any]]:
+    """Where each label is among the known ones, -1 where it is not, and the labels that are not.
+
+    >>> positions_of(["b", "z", "a"], ["a", "b"])
+    (array([ 1, -1,  0]), ['z'])
+    """
     index = {label: position for position, label in enumerate(known)}
     unseen = [label for label in dict.fromkeys(labels) if label not in index]
     return np.array([index.get(label, -1) for label in labels], dtype=np.int64), unseen
 
 
-def _refuse_unseen(unseen: list[Any], known: NDArray[Any]) -> None:
+def refuse_unknown(unseen: list[Any], known: NDArray[Any]) -> None:
+    """Raise if there are labels that are not among the classes."""
     if unseen:
         shown = ", ".join(map(repr, unseen[:5])) + (", ..." if len(unseen) > 5 else "")
         raise ValueError(

@@ -5,7 +5,9 @@ class indices that were chosen (`labels`) and how often (`multiplicity`, 0 in un
 says where they came from by name (`from_responses`, `from_ragged`, `from_counts`) because an
 integer array of shape (n, 10) could be ten responses per row or the counts of ten classes.
 
-Batches for training are made in `batches.py`.
+Who gave a response is kept where it is known (`annotators`): a guarantee needs it, because two
+fixed people who lean differently are not two draws from a population. Batches for training are made
+in `batches.py`.
 
 Axes: rows (n), then places (d): as many as a row has distinct entries at most.
 """
@@ -13,7 +15,7 @@ Axes: rows (n), then places (d): as many as a row has distinct entries at most.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ from secondguess.classification.labels import (
     check_targets,
     encode_labels,
     flatten_rows,
+    positions_of,
+    refuse_unknown,
 )
 
 NEED_PAIRS = (
@@ -54,21 +58,36 @@ class PairData:
         multiplicity: `(n, d)`, how many annotations of the row stand behind each label; 0 where a
             row has fewer than d entries. Each row has at least two annotations.
         classes: `(K,)`, the label that each class index stands for.
+        annotators: `(n, d)` identities of those who gave the labels, in the same places, or None
+            where they are not known.
+        in_order: whether the places hold single responses in the order in which they came, so that
+            a place may stand for a person; not so for counts.
     """
 
     labels: IntArray
     multiplicity: IntArray
     classes: NDArray[Any]
+    annotators: NDArray[Any] | None = None
+    in_order: bool = False
 
     @classmethod
     def from_responses(
-        cls, responses: ArrayLike, *, classes: Sequence[Any] | None = None
+        cls,
+        responses: ArrayLike,
+        *,
+        classes: Sequence[Any] | None = None,
+        annotators: ArrayLike | None = None,
     ) -> PairData:
         """From an `(n, k)` array of labels, one column for each of k >= 2 responses.
+
+        >>> PairData.from_responses([[0, 1], [1, 1]], annotators=["ann", "bob"]).annotators
+        array([['ann', 'bob'],
+               ['ann', 'bob']], dtype='<U3')
 
         Args:
             responses: labels of any hashable kind; numbers, strings, or objects.
             classes: the labels there are, in the order wanted; by default those that occur, sorted.
+            annotators: who gave each response, `(n, k)`, or `(k,)` where every column is a person.
         """
         array = np.asarray(responses)
         if array.ndim != 2 or array.shape[1] < 2:
@@ -78,17 +97,23 @@ class PairData:
             )
         classes_, labels = encode_labels(array.ravel(), classes)
         labels = labels.reshape(array.shape)
-        return cls(labels, np.ones_like(labels), classes_)
+        who = None if annotators is None else _annotators_of(annotators, array.shape)
+        return cls(labels, np.ones_like(labels), classes_, who, in_order=True)
 
     @classmethod
     def from_ragged(
-        cls, responses: Iterable[Iterable[Any]], *, classes: Sequence[Any] | None = None
+        cls,
+        responses: Iterable[Iterable[Any]],
+        *,
+        classes: Sequence[Any] | None = None,
+        annotators: Iterable[Iterable[Any]] | None = None,
     ) -> PairData:
         """From one list of labels per row, each of length two or more.
 
         Args:
             responses: n lists of labels.
             classes: as in `from_responses`.
+            annotators: n lists of the same lengths: who gave each label.
         """
         rows = [list(row) for row in responses]
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
@@ -102,7 +127,19 @@ class PairData:
         used = np.arange(lengths.max()) < lengths[:, None]
         labels = np.zeros(used.shape, dtype=np.int64)
         labels[used] = flat
-        return cls(labels, used.astype(np.int64), classes_)
+        who = None
+        if annotators is not None:
+            names = [list(row) for row in annotators]
+            if [len(row) for row in names] != lengths.tolist():
+                raise ValueError(
+                    "annotators and responses have rows of different lengths; expected one "
+                    "annotator for each label."
+                )
+            flat_names = flatten_rows(names)
+            # An unused place repeats a name that occurs, so that it needs no name of its own.
+            who = np.full(used.shape, flat_names[0], dtype=flat_names.dtype)
+            who[used] = flat_names
+        return cls(labels, used.astype(np.int64), classes_, who, in_order=True)
 
     @classmethod
     def from_counts(cls, counts: ArrayLike, *, classes: Sequence[Any] | None = None) -> PairData:
@@ -145,12 +182,12 @@ class PairData:
                [0, 2]])
 
         Args:
-            values: the array; pair data pass through.
+            values: the array; pair data are aligned with `classes`, where given.
             targets: `responses`, one column per response, or `counts`, one column per class.
             classes: the labels there are, which also confirms what `targets` says.
         """
         if isinstance(values, PairData):
-            return values
+            return values if classes is None else values.aligned(classes)
         array = np.asarray(values)
         check_targets(targets, array, confirmed=classes is not None)
         make = cls.from_responses if targets == "responses" else cls.from_counts
@@ -161,7 +198,31 @@ class PairData:
 
     def __getitem__(self, rows: Any) -> PairData:
         """Some of the rows, by a slice, an index array or a mask."""
-        return PairData(self.labels[rows], self.multiplicity[rows], self.classes)
+        return replace(
+            self,
+            labels=self.labels[rows],
+            multiplicity=self.multiplicity[rows],
+            annotators=None if self.annotators is None else self.annotators[rows],
+        )
+
+    def aligned(self, classes: Sequence[Any]) -> PairData:
+        """The same responses with the classes in this order; they are matched by their labels.
+
+        >>> data = PairData.from_counts([[3, 1]], classes=["dog", "cat"])
+        >>> data.aligned(["ant", "cat", "dog"]).counts()
+        array([[0, 1, 3]])
+
+        Args:
+            classes: all labels that there may be; one that occurs and is not among them is refused.
+        """
+        known = as_classes(classes)
+        if known.tolist() == self.classes.tolist():
+            return self
+        positions, _ = positions_of(self.classes.tolist(), known.tolist())
+        labels = positions[self.labels]
+        lost = np.unique(self.labels[(labels < 0) & (self.multiplicity > 0)])
+        refuse_unknown(self.classes[lost].tolist(), known)
+        return replace(self, labels=np.maximum(labels, 0), classes=known)
 
     @property
     def num_classes(self) -> int:
@@ -181,6 +242,12 @@ class PairData:
 
     def responses(self, rng: np.random.Generator) -> IntArray:
         """Class indices `(n, k)` in random order, k the fewest annotations that any row has."""
+        return self.responses_and_annotators(rng)[0]
+
+    def responses_and_annotators(
+        self, rng: np.random.Generator
+    ) -> tuple[IntArray, NDArray[Any] | None]:
+        """Like `responses`, with the identities `(n, k)` of those who gave them, where known."""
         fewest = int(self.num_annotations.min())
         places = np.repeat(
             np.tile(np.arange(self.labels.shape[1]), len(self)), self.multiplicity.ravel()
@@ -189,7 +256,15 @@ class PairData:
         order = np.lexsort((rng.random(len(rows)), rows))
         starts = np.cumsum(self.num_annotations) - self.num_annotations
         chosen = order[starts[:, None] + np.arange(fewest)]
-        return self.labels[rows[chosen], places[chosen]]
+        at = rows[chosen], places[chosen]
+        return self.labels[at], None if self.annotators is None else self.annotators[at]
+
+    def columns(self) -> IntArray | None:
+        """Class indices `(n, k)` in the order in which they came, or None where that is not known.
+
+        k is the fewest annotations that any row has; a column may stand for a person.
+        """
+        return self.labels[:, : int(self.num_annotations.min())] if self.in_order else None
 
     def draw(self, rng: np.random.Generator) -> IntArray:
         """Class indices `(n, 2)` of two annotations of each row, without replacement."""
@@ -201,3 +276,14 @@ class PairData:
         rows = np.arange(len(self))
         places = [(position[:, None] >= ends).sum(axis=1) for position in (first, second)]
         return np.stack([self.labels[rows, place] for place in places], axis=1)
+
+
+def _annotators_of(annotators: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Identities `(n, k)` from identities of that shape, or one per column."""
+    array = np.asarray(annotators)
+    if array.shape not in (shape, shape[1:]):
+        raise ValueError(
+            f"annotators has shape {array.shape}; expected {shape}, one for each response, or "
+            f"{shape[1:]}, one for each column."
+        )
+    return np.broadcast_to(array, shape)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from secondguess._arrays import FloatArray
+from secondguess.classification.conditions import check_conditions
 from secondguess.classification.inflation import fit_inflations
 from secondguess.classification.labels import Targets
 from secondguess.classification.pairs import PairData
@@ -36,11 +37,13 @@ class PairPredictions:
     Attributes:
         classes_: `(K,)` labels.
         inflations_: after `calibrate`, the variance inflation of each class.
+        calibration_conditions_: what the guarantee of `predict_interval` rests on, in words.
     """
 
     targets: Targets | None
     classes_: NDArray[Any]
     inflations_: ClassInflations
+    calibration_conditions_: tuple[str, ...]
 
     def predict_moments(self, X: ArrayLike) -> Prediction:
         """Probabilities and variances as the record that metrics and figures take."""
@@ -64,25 +67,40 @@ class PairPredictions:
         X: ArrayLike,
         y: ArrayLike | PairData,
         *,
+        groups: ArrayLike | None = None,
         failure_rate: float = 0.05,
         min_variance: float | None = None,
     ) -> Self:
         """Run Algorithm 1 on rows that the training never saw, for `predict_interval`.
 
+        The order of the rows does not matter. What the guarantee rests on is checked where it can
+        be seen, and stated in `calibration_conditions_`.
+
         Args:
             X: inputs of the calibration set.
-            y: their responses or counts. Where rows have different numbers of annotations, each
-                row gives as many as the poorest one has.
+            y: their responses or counts, matched with `classes_` by label. Where rows have
+                different numbers of annotations, each row gives as many as the poorest one has. If
+                every column is a person, or raters are few, say who answered
+                (`PairData.from_responses(..., annotators=...)`).
+            groups: `(n,)` labels; rows that are not independent of each other (near-duplicates,
+                items of one source) share one. Each group is one unit of the guarantee.
             failure_rate: how often, over calibration sets, the guarantee may not hold.
             min_variance: the least variance of an interval; by default a fifth of the rows is set
                 aside to choose it.
+
+        Raises:
+            UnequalRatersError: the columns of y are people who lean differently.
+            ValueError: the responses to an input repel each other more than chance allows, so that
+                they cannot be independent draws.
         """
         prediction = self.predict_moments(X)
         data = self.read_targets(y)
-        check_consistent_length(prediction.probs, data)
+        check_consistent_length(prediction.probs, data, groups)
+        conditions = check_conditions(X, data, groups)
         self.inflations_ = fit_inflations(
-            prediction, data, failure_rate=failure_rate, min_variance=min_variance
+            prediction, data, failure_rate=failure_rate, min_variance=min_variance, groups=groups
         )
+        self.calibration_conditions_ = conditions
         return self
 
     def predict_interval(

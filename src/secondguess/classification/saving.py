@@ -46,6 +46,7 @@ class SavedClassifier:
         feature_names: names of the columns of X, or none.
         recalibration: what is done to the joints.
         inflations: of `calibrate`, where it was called.
+        conditions: what their guarantee rests on.
         tensors: the weights, and the standardisation of the default backbone.
     """
 
@@ -57,6 +58,7 @@ class SavedClassifier:
     feature_names: Sequence[str]
     recalibration: PairRecalibration
     inflations: ClassInflations | None
+    conditions: Sequence[str]
     tensors: dict[str, Tensor]
 
     def write(self, directory: Path) -> None:
@@ -74,6 +76,7 @@ class SavedClassifier:
             "inflations": None
             if inflations is None
             else [asdict(inflation) for inflation in inflations.inflations],
+            "conditions": list(self.conditions),
         }
         tensors = {name: value.contiguous().cpu() for name, value in self.tensors.items()}
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -103,6 +106,7 @@ class SavedClassifier:
             inflations=None
             if inflations is None
             else ClassInflations(tuple(VarianceInflation(**fields) for fields in inflations)),
+            conditions=description["conditions"],
             tensors=tensors,
         )
 

@@ -1,7 +1,8 @@
-"""Rows split at random into parts, with the rows of one group kept together."""
+"""Rows that belong together: split into parts by whole groups, and copies of a row found."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -47,3 +48,46 @@ def split_rows(
             f"shares {list(fractions)}: a part would be empty. Use more data or fewer parts."
         )
     return parts
+
+
+def one_row_per_group(
+    num_rows: int, groups: ArrayLike | None, *, rng: np.random.Generator
+) -> IntArray:
+    """A random row of each group (every row, without groups), in random order.
+
+    >>> rows = one_row_per_group(4, ["a", "b", "a", "a"], rng=np.random.default_rng(0))
+    >>> len(rows), 1 in rows
+    (2, True)
+
+    Args:
+        num_rows: n.
+        groups: `(n,)` labels.
+        rng: decides which row, and the order.
+    """
+    order = rng.permutation(num_rows)
+    if groups is None:
+        return order
+    keys = np.asarray(groups)
+    if keys.shape != (num_rows,):
+        raise ValueError(f"groups has shape {keys.shape}; expected ({num_rows},), one per row.")
+    _, first = np.unique(keys[order], return_index=True)
+    # np.unique sorts by label, which may be as telling as the order of a file.
+    return order[rng.permutation(first)]
+
+
+def num_repeated_rows(inputs: ArrayLike) -> int:
+    """How many rows are exact copies of an earlier one.
+
+    >>> num_repeated_rows([[1, 2], [3, 4], [1, 2], [1, 2]])
+    2
+
+    Args:
+        inputs: `(n, ...)`, numbers or objects.
+    """
+    array = np.asarray(inputs)
+    rows = array.reshape(len(array), -1)
+    if rows.dtype.kind == "f":
+        rows = rows + 0.0  # -0.0 and 0.0 are the same number in different bytes
+    # A digest for each row, so that a large X is not held in memory a second time.
+    keys = (row.tobytes() if row.dtype.kind != "O" else repr(row.tolist()).encode() for row in rows)
+    return len(rows) - len({hashlib.blake2b(key, digest_size=16).digest() for key in keys})
