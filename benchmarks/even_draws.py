@@ -23,9 +23,9 @@ from secondguess.experiments.digits_of_pi.run import (
     PRESETS,
     PiConfig,
     fresh_model,
-    load_model,
     training_batches,
 )
+from secondguess.experiments.sequence_models import load_model
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--seeds", type=int, default=8)
     arguments = parser.parse_args()
-    config = PiConfig(**PRESETS["cpu"])
+    config = PRESETS["cpu"]
     pairs = PiPairs(config.layout)
     network = (load_model(arguments.run) if arguments.run else fresh_model(config, pairs)).network
     network.eval()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -20,7 +21,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import nn
 
-from secondguess.experiments.frozen_lake.run import PRESETS, LakeConfig, lake_parts
+from secondguess.experiments.frozen_lake.run import PRESETS, lake_parts
 from secondguess.training.muon import Muon
 
 WIDTHS = (64, 128)
@@ -50,7 +51,7 @@ def seconds(optimizer: torch.optim.Optimizer, num_steps: int = 15) -> float:
 def distance_from_exact(num_steps: int, matrix_learning_rate: float | None) -> dict[str, float]:
     """How far the Frozen Lake network is from the exact predictor after some steps."""
     changes = {"num_steps": num_steps, "matrix_learning_rate": matrix_learning_rate}
-    parts = {part.name: part for part in lake_parts(LakeConfig(**(PRESETS["quick"] | changes)))}
+    parts = {part.name: part for part in lake_parts(replace(PRESETS["quick"], **changes))}
     with TemporaryDirectory() as directory:
         trained = parts["training"].compute(Path(directory), {})
     return trained.metrics["distance_from_exact"]
@@ -63,7 +64,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.train:
         print("         " + "".join(f"{name:>20}" for name in SHOWN))
-        for name, rate in (("AdamW", None), ("Muon", PRESETS["quick"]["matrix_learning_rate"])):
+        for name, rate in (("AdamW", None), ("Muon", PRESETS["quick"].matrix_learning_rate)):
             found = distance_from_exact(arguments.train, rate)
             print(f"{name:9}" + "".join(f"{found[key]:20.4f}" for key in SHOWN), flush=True)
         return

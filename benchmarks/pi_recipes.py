@@ -10,7 +10,7 @@ recipe learns, and how much of what it trusts most is made up. A stopped run goe
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from secondguess.experiments.digits_of_pi.evaluation import (
     known_digits,
     reliability_bins,
 )
-from secondguess.experiments.digits_of_pi.run import PRESETS, PiConfig, pi_parts
+from secondguess.experiments.digits_of_pi.run import PRESETS, pi_parts
 from secondguess.experiments.runner import run_experiment
 
 MUON: dict[str, Any] = {
@@ -75,7 +75,7 @@ def main() -> None:
 
 def scored(name: str, out: Path) -> Statements:
     """All sentences about all digits, by the model that a recipe gives."""
-    config = PiConfig(**(PRESETS["cpu"] | RECIPES[name]))
+    config = replace(PRESETS["cpu"], **RECIPES[name])
     directory = run_experiment(
         experiment="digits-of-pi",
         preset=name,

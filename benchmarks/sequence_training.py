@@ -66,7 +66,7 @@ def main() -> None:
 
 def digits_of_pi(preset: str, rows: int | None) -> tuple[Any, Any, Callable, Callable]:
     """Configuration, network, loss and data of the digits-of-pi training."""
-    config = pi.PiConfig(**pi.PRESETS[preset])
+    config = pi.PRESETS[preset]
     pairs = PiPairs(config.layout)
     source = pi.training_batches(replace(config, batch_size=rows or config.batch_size), pairs)
     return config, pi.fresh_model(config, pairs).network, pairs.layout.loss, source
@@ -74,7 +74,7 @@ def digits_of_pi(preset: str, rows: int | None) -> tuple[Any, Any, Callable, Cal
 
 def frozen_lake(preset: str, rows: int | None) -> tuple[Any, Any, Callable, Callable]:
     """The same of Frozen Lake."""
-    config = lake.LakeConfig(**lake.PRESETS[preset])
+    config = lake.PRESETS[preset]
     pairs = LakePairs(config.layout)
     walks = WalkSource(
         batch_size=rows or config.batch_size,

@@ -9,13 +9,13 @@ digits-of-pi`; `pi-recipes.json` is what `benchmarks/pi_recipes.py` keeps.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pages
 from pages import DOCS, table
 
-from secondguess.experiments.digits_of_pi.run import PRESETS, PiConfig
+from secondguess.experiments.digits_of_pi.run import PRESETS
 
 PAGE = "digits-of-pi.md"
 
@@ -53,7 +53,7 @@ def recipes() -> str:
     """Recipes that were tried, by `python benchmarks/pi_recipes.py`."""
     rows = []
     for found in json.loads((DOCS / "results" / "pi-recipes.json").read_text()).values():
-        config = asdict(PiConfig(**(PRESETS["cpu"] | found["changes"])))
+        config = asdict(replace(PRESETS["cpu"], **found["changes"]))
         rows.append(
             [
                 f"{config['hidden_size']}",

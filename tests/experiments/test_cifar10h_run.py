@@ -154,7 +154,7 @@ def test_the_command_runs_the_seeds_of_the_preset_and_prints_the_tables(
     assert (tiny / "out/cifar10h/quick/seed-all/result.json").exists()
     mistaken = CliRunner().invoke(app, [*arguments, "--methods", "psychic"])
     assert mistaken.exit_code == 2
-    assert "methods has 'psychic'; expected one of naive" in mistaken.output
+    assert "'psychic' is no method; expected one of naive" in mistaken.output
 
 
 def test_tuning_of_other_settings_is_not_taken_for_ours(tiny: Path) -> None:
@@ -165,7 +165,7 @@ def test_tuning_of_other_settings_is_not_taken_for_ours(tiny: Path) -> None:
 
 
 def test_unknown_presets_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="preset has 'huge'; expected one of quick, cpu"):
+    with pytest.raises(ValueError, match="'huge' is no preset; expected one of quick, cpu"):
         run.run_cifar10h(preset="huge", out=tmp_path)
 
 

@@ -14,11 +14,11 @@ from secondguess.experiments.digits_of_pi.rankings import RIVALS
 from secondguess.experiments.digits_of_pi.run import (
     PRESETS,
     PiConfig,
-    load_model,
     pi_parts,
     run_digits_of_pi,
 )
 from secondguess.experiments.runner import PartResult, run_experiment
+from secondguess.experiments.sequence_models import load_model
 from secondguess.language.answering import answer
 from secondguess.report.reading import read_run
 from secondguess.report.words import shade
@@ -115,6 +115,21 @@ def test_a_second_run_computes_nothing(directory):
     assert sum(line.endswith("is finished") for line in said) == 5
 
 
+def test_other_samples_keep_the_training(directory):
+    said: list[str] = []
+    with pytest.raises(ValueError, match=r"samples holds .*num_samples: 10 there, 20 now"):
+        run(directory.parents[2], replace(TINY, num_samples=20), said.append)
+    assert [line.split(": ")[1] for line in said] == [
+        f"{part} is finished" for part in ("training", "exact")
+    ]
+    settings = {part.name: part.config for part in pi_parts(TINY)}
+    others = {
+        part.name: part.config for part in pi_parts(replace(TINY, num_samples=20, num_offsets=8))
+    }
+    assert settings["training"] == others["training"]
+    assert all(settings[name] != others[name] for name in settings if name != "training")
+
+
 def test_weights_and_data_depend_on_the_seed(directory, tmp_path):
     training = pi_parts(replace(TINY, seed=1))[0]
     other = training.compute(tmp_path, {}).arrays["losses"]
@@ -122,11 +137,10 @@ def test_weights_and_data_depend_on_the_seed(directory, tmp_path):
 
 
 def test_presets_are_configurations():
-    for settings in PRESETS.values():
-        config = PiConfig(**settings)
+    for config in PRESETS.values():
         assert config.num_samples % 10 == 0
-    assert PiConfig(**PRESETS["paper"]).hidden_size == 512
-    with pytest.raises(ValueError, match="preset is 'huge'; expected one of quick, cpu, paper"):
+    assert PRESETS["paper"].hidden_size == 512
+    with pytest.raises(ValueError, match="'huge' is no preset; expected one of quick, cpu, paper"):
         run_digits_of_pi(preset="huge", out=None)  # pyright: ignore[reportArgumentType]
 
 

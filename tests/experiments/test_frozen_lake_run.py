@@ -241,22 +241,37 @@ def test_training_is_tracked_against_the_optimum(directory):
     assert part.arrays["policies"].shape == (9, 25, 4)
 
 
+def test_other_samples_keep_the_training():
+    exact, training, samples = (part.config for part in lake_parts(TINY))
+    more_exact, same_training, more_samples = (
+        part.config for part in lake_parts(replace(TINY, num_samples=80))
+    )
+    assert training == same_training
+    assert exact != more_exact
+    assert samples != more_samples
+    # The exact predictor needs no network.
+    assert lake_parts(replace(TINY, hidden_size=32))[0].config == exact
+
+
 def test_a_killed_training_keeps_its_looks(directory):
-    # As if it had been killed after the first look and had looked again at the same step.
+    # As if it had been killed after the first look and had looked again at the same step: what it
+    # saw first is no longer true.
     folder = directory / "parts" / "training"
     log = folder / "distance-from-exact.jsonl"
     first, last = log.read_text().splitlines()
-    log.write_text("\n".join([first, first, last]) + "\n")
+    outdated = json.loads(first)
+    outdated["gaps"] = dict.fromkeys(outdated["gaps"], -1.0)
+    log.write_text("\n".join([json.dumps(outdated), first, last]) + "\n")
     again = lake_parts(TINY)[1].compute(folder, {})
     kept = np.load(directory / "arrays.npz")
     np.testing.assert_array_equal(again.arrays["hidden_y2"], kept["training/hidden_y2"])
 
 
 def test_presets_are_configurations():
-    assert LakeConfig(**PRESETS["paper"]).num_layers == 12
+    assert PRESETS["paper"].num_layers == 12
     for name in ("quick", "cpu"):
-        assert LakeConfig(**PRESETS[name]).soft_targets
-    with pytest.raises(ValueError, match="preset is 'huge'"):
+        assert PRESETS[name].soft_targets
+    with pytest.raises(ValueError, match="'huge' is no preset"):
         run_frozen_lake(preset="huge", out=None)  # pyright: ignore[reportArgumentType]
 
 

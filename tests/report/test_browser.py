@@ -301,12 +301,18 @@ def test_fresh_runs_make_a_page(
     from secondguess.experiments.frozen_lake import run as frozen_lake
     from secondguess.experiments.regression import run as regression
 
-    tiny = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "batch_size": 8, "num_steps": 4}
+    tiny: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_layers": 1,
+        "num_heads": 2,
+        "batch_size": 8,
+        "num_steps": 4,
+    }
     tiny |= {"layout": "positions", "warmup_steps": 1}
     lake = tiny | {"track_every": 2, "num_held_out": 20, "num_samples": 40}
-    monkeypatch.setitem(frozen_lake.PRESETS, "quick", lake)
+    monkeypatch.setitem(frozen_lake.PRESETS, "quick", frozen_lake.LakeConfig(**lake))
     pi = tiny | {"num_offsets": 24, "num_samples": 10}
-    monkeypatch.setitem(digits_of_pi.PRESETS, "quick", pi)
+    monkeypatch.setitem(digits_of_pi.PRESETS, "quick", digits_of_pi.PiConfig(**pi))
     small = regression.Preset(num_steps=4, num_members=2, num_inducing=8, largest_stream=1000)
     monkeypatch.setitem(regression.PRESETS, "quick", small)
     frozen_lake.run_frozen_lake(preset="quick", out=tmp_path)

@@ -19,7 +19,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
@@ -52,8 +52,8 @@ class Part:
 
     Attributes:
         name: of its directory.
-        config: what its result depends on, in JSON types: a finished part is used again only by a
-            run with the same.
+        config: all that its result depends on and nothing else, in JSON types: a finished part is
+            used again by every run with the same.
         compute: from a directory for its checkpoints, and the parts before it, to its result.
         effort: how long it takes beside the other parts, roughly; only progress bars use it.
     """
@@ -210,7 +210,7 @@ def _read_part(directory: Path, part: Part) -> PartResult | None:
         ]
         raise ValueError(
             f"{directory} holds a result with other settings ({'; '.join(changed)}). Name another "
-            f"--out, or remove it."
+            f"--out, or remove this folder: parts that do not depend on them are kept."
         )
     with np.load(directory / "arrays.npz") as arrays:
         return PartResult(saved["metrics"], dict(arrays), saved["seconds"])
@@ -228,6 +228,19 @@ def _write_part(directory: Path, part: Part, result: PartResult) -> None:
 def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     with replacing(path) as unfinished, unfinished.open("wb") as file:
         np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def check_known(kind: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a name that does not exist.
+
+    >>> check_known("preset", ["huge"], ["quick", "cpu"])
+    Traceback (most recent call last):
+    ...
+    ValueError: 'huge' is no preset; expected one of quick, cpu.
+    """
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{name!r} is no {kind}; expected one of {', '.join(known)}.")
 
 
 def _versions() -> dict[str, str]:

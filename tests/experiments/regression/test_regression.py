@@ -174,4 +174,4 @@ def test_an_unknown_method_is_refused_by_name(tmp_path: Path) -> None:
     options = ["--methods", "oracle", "--out", str(tmp_path)]
     ended = CliRunner().invoke(app, ["reproduce", "regression", *options])
     assert ended.exit_code == 2
-    assert "methods has 'oracle'; expected some of cheat_corrected" in ended.output
+    assert "'oracle' is no method; expected one of cheat_corrected" in ended.output

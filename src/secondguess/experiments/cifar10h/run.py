@@ -25,7 +25,7 @@ from secondguess.experiments.cifar10h.protocol import tune
 from secondguess.experiments.cifar10h.summary import summarise
 from secondguess.experiments.cifar10h.task import Task, frozen_task, image_task
 from secondguess.experiments.cifar10h.variants import VARIANTS
-from secondguess.experiments.runner import Part, PartResult, run_experiment
+from secondguess.experiments.runner import Part, PartResult, check_known, run_experiment
 
 
 def run_cifar10h(
@@ -38,7 +38,7 @@ def run_cifar10h(
     variants: Sequence[str] | None = None,
     num_copies: int | None = None,
 ) -> Path:
-    """Run, or go on with, one seed; returns the directory of the summary of all finished seeds.
+    """Run or resume one seed; returns the directory of the summary of all finished seeds.
 
     A seed's own `result.json` has no claims: they are about all seeds (see `summary.py`).
 
@@ -51,9 +51,9 @@ def run_cifar10h(
         variants: some of the preset's, or None for all. Seeds above 0 have only two of them.
         num_copies: augmented copies of each image for frozen features; None for the preset's.
     """
-    _check_known("preset", [preset], PRESETS)
-    _check_known("methods", methods or (), METHODS)
-    _check_known("variants", variants or (), VARIANTS)
+    check_known("preset", [preset], PRESETS)
+    check_known("method", methods or (), METHODS)
+    check_known("variant", variants or (), VARIANTS)
     size = PRESETS[preset]
     if num_copies is not None:
         size = replace(size, num_copies=num_copies)
@@ -190,9 +190,3 @@ def _check_same_settings(directory: Path, settings: Mapping[str, Any]) -> None:
         )
     directory.mkdir(parents=True, exist_ok=True)
     write_json(path, wanted)
-
-
-def _check_known(name: str, given: Sequence[str], known: Mapping[str, object]) -> None:
-    for value in given:
-        if value not in known:
-            raise ValueError(f"{name} has {value!r}; expected one of {', '.join(known)}.")

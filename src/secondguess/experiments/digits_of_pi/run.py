@@ -7,13 +7,12 @@ cores; `paper` is everything as published.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from secondguess.experiments.digits_of_pi.claims import pi_claims
 from secondguess.experiments.digits_of_pi.decoders import decoder_rates
@@ -38,14 +37,11 @@ from secondguess.experiments.digits_of_pi.rankings import (
     ranking_gaps,
     rates_at,
 )
-from secondguess.experiments.runner import Part, PartResult, run_experiment
+from secondguess.experiments.runner import Part, PartResult, check_known, run_experiment
+from secondguess.experiments.sequence_models import MODEL_PART, fresh_transformer, load_model
 from secondguess.language.collating import Batch
 from secondguess.language.formatting import Layout
 from secondguess.language.model import PairLanguageModel
-from secondguess.models.transformer import (
-    SinusoidalTransformerConfig,
-    SinusoidalTransformerForCausalLM,
-)
 from secondguess.training.loop import TrainingConfig, train
 
 RESPONSE_RATES = (0.05, 0.1, 0.2, 0.3)
@@ -102,49 +98,47 @@ class PiConfig:
             )
 
 
-_SMALL: dict[str, Any] = {
-    "layout": "positions",
-    "hidden_size": 64,
-    "num_layers": 3,
-    "num_heads": 4,
-    "learning_rate": 4e-3,
-    "matrix_learning_rate": 0.02,
-    "clip_norm": 1.0,
-}
-PRESETS: dict[str, dict[str, Any]] = {
-    "quick": _SMALL
-    | {
-        "batch_size": 128,
-        "num_steps": 2400,
-        "warmup_steps": 100,
-        "num_offsets": 600,
-        "num_samples": 40,
-    },
-    "cpu": _SMALL
-    | {
-        "hidden_size": 96,
-        "batch_size": 256,
-        "num_steps": 3000,
-        "matrix_learning_rate": None,
-        "warmup_steps": 200,
-        "uniform_share": 0.03,
-        "even_draws": True,
-    },
-    "paper": {},
+_SMALL = PiConfig(
+    layout="positions",
+    hidden_size=64,
+    num_layers=3,
+    num_heads=4,
+    learning_rate=4e-3,
+    clip_norm=1.0,
+)
+PRESETS = {
+    "quick": replace(
+        _SMALL,
+        batch_size=128,
+        num_steps=2400,
+        matrix_learning_rate=0.02,
+        warmup_steps=100,
+        num_offsets=600,
+        num_samples=40,
+    ),
+    "cpu": replace(
+        _SMALL,
+        hidden_size=96,
+        batch_size=256,
+        num_steps=3000,
+        warmup_steps=200,
+        uniform_share=0.03,
+        even_draws=True,
+    ),
+    "paper": PiConfig(),
 }
 
 
 def run_digits_of_pi(*, preset: str, out: Path, seed: int = 0) -> Path:
-    """Run, or go on with, one seed; returns the directory of its results.
+    """Run or resume one seed; returns the directory of its results.
 
     Args:
         preset: `quick`, `cpu` or `paper`.
         out: where results of all experiments are.
         seed: of weights, data and samples.
     """
-    if preset not in PRESETS:
-        raise ValueError(f"preset is {preset!r}; expected one of {', '.join(PRESETS)}.")
-    config = PiConfig(**PRESETS[preset], seed=seed)
+    check_known("preset", [preset], PRESETS)
+    config = replace(PRESETS[preset], seed=seed)
     return run_experiment(
         experiment="digits-of-pi",
         preset=preset,
@@ -159,37 +153,36 @@ def run_digits_of_pi(*, preset: str, out: Path, seed: int = 0) -> Path:
 
 
 def pi_parts(config: PiConfig) -> list[Part]:
-    """The parts of a run, in the order they need each other."""
-    computations = {
-        "training": (_train, 10.0),
-        "exact": (_score_exactly, 2.0),
-        "samples": (_sample, 1.0),
-        "decoders": (_decode, 1.0),
-        "examples": (_pick_examples, 0.1),
-    }
+    """The parts of a run, in the order they need each other.
+
+    Each depends on the training, and those that judge it on what they ask it; so the number of
+    samples can change without a new training.
+    """
+    trained = _trained_with(config)
+    asked = trained | {"num_offsets": config.num_offsets}
+    sampled = asked | {"num_samples": config.num_samples}
     return [
-        Part(name=name, config=asdict(config), compute=partial(compute, config), effort=effort)
-        for name, (compute, effort) in computations.items()
+        Part(name=name, config=depends_on, compute=partial(compute, config), effort=effort)
+        for name, compute, depends_on, effort in (
+            (MODEL_PART, _train, trained, 10.0),
+            ("exact", _score_exactly, asked, 2.0),
+            ("samples", _sample, sampled, 1.0),
+            ("decoders", _decode, asked, 1.0),
+            ("examples", _pick_examples, asked, 0.1),
+        )
     ]
 
 
 def fresh_model(config: PiConfig, pairs: PiPairs) -> PairLanguageModel:
     """The untrained model of a run; its weights depend on the seed alone."""
-    formatter = pairs.layout.formatter
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        network = SinusoidalTransformerForCausalLM(
-            SinusoidalTransformerConfig(
-                vocab_size=len(formatter.tokenizer),
-                hidden_size=config.hidden_size,
-                num_hidden_layers=config.num_layers,
-                num_attention_heads=config.num_heads,
-                intermediate_size=4 * config.hidden_size,
-                max_position_embeddings=64,
-                eos_token_id=formatter.end,
-            )
-        )
-    return PairLanguageModel(network, formatter)
+    return fresh_transformer(
+        pairs.layout.formatter,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        num_positions=64,
+        seed=config.seed,
+    )
 
 
 def training_batches(config: PiConfig, pairs: PiPairs) -> Callable[[int], Batch]:
@@ -201,6 +194,12 @@ def training_batches(config: PiConfig, pairs: PiPairs) -> Callable[[int], Batch]
         flat_share=config.flat_share,
         even_draws=config.even_draws,
     )
+
+
+def _trained_with(config: PiConfig) -> dict[str, Any]:
+    """What the trained model depends on."""
+    only_judging = ("num_offsets", "num_samples")
+    return {name: value for name, value in asdict(config).items() if name not in only_judging}
 
 
 def _train(config: PiConfig, directory: Path, done: object) -> PartResult:
@@ -223,7 +222,7 @@ def _train(config: PiConfig, directory: Path, done: object) -> PartResult:
         ),
         checkpoint_dir=directory / "checkpoints",
         checkpoint_every=200,
-        identity={"experiment": "digits-of-pi", **asdict(config)},
+        identity={"experiment": "digits-of-pi", **_trained_with(config)},
         progress="digits of pi",
     )
     model.save(directory / "model")
@@ -238,11 +237,6 @@ def _train(config: PiConfig, directory: Path, done: object) -> PartResult:
         },
         arrays={"losses": history.losses},
     )
-
-
-def load_model(run_directory: Path) -> PairLanguageModel:
-    """The trained model of a run."""
-    return PairLanguageModel.load(run_directory / "parts" / "training" / "model")
 
 
 def _trained(config: PiConfig, directory: Path) -> tuple[PairLanguageModel, PiPairs]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from secondguess._arrays import FloatArray
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.experiments.frozen_lake.claims import lake_claims
 from secondguess.experiments.frozen_lake.evaluation import (
     HeldOut,
@@ -38,13 +37,10 @@ from secondguess.experiments.frozen_lake.world import (
     PRINTED_DISCOUNT,
     ExpertConfig,
 )
-from secondguess.experiments.runner import Part, PartResult, run_experiment
+from secondguess.experiments.runner import Part, PartResult, check_known, run_experiment
+from secondguess.experiments.sequence_models import MODEL_PART, fresh_transformer, load_model
 from secondguess.language.formatting import Layout
 from secondguess.language.model import PairLanguageModel
-from secondguess.models.transformer import (
-    SinusoidalTransformerConfig,
-    SinusoidalTransformerForCausalLM,
-)
 from secondguess.training.loop import TrainingConfig, train
 
 
@@ -97,42 +93,41 @@ class LakeConfig:
     seed: int = 0
 
 
-_SMALL: dict[str, Any] = {
-    "layout": "positions",
-    "hidden_size": 64,
-    "num_layers": 4,
-    "num_heads": 4,
-    "initializer_range": 0.125,
-    "batch_size": 64,
-    "learning_rate": 3e-3,
-    "matrix_learning_rate": 0.02,
-    "warmup_steps": 200,
-    "hidden_share": 0.7,
-    "soft_targets": True,
-    "num_buckets": 8,
-    "clip_norm": 1.0,
-    "average_decay": 0.998,
-}
-PRESETS: dict[str, dict[str, Any]] = {
-    "quick": _SMALL | {"num_steps": 1200, "track_every": 300, "num_samples": 640},
-    "cpu": _SMALL | {"num_steps": 18_000, "track_every": 1000},
-    "paper": {},
+_SMALL = LakeConfig(
+    layout="positions",
+    hidden_size=64,
+    num_layers=4,
+    num_heads=4,
+    initializer_range=0.125,
+    batch_size=64,
+    learning_rate=3e-3,
+    matrix_learning_rate=0.02,
+    warmup_steps=200,
+    hidden_share=0.7,
+    soft_targets=True,
+    num_buckets=8,
+    clip_norm=1.0,
+    average_decay=0.998,
+)
+PRESETS = {
+    "quick": replace(_SMALL, num_steps=1200, track_every=300, num_samples=640),
+    "cpu": replace(_SMALL, num_steps=18_000),
+    "paper": LakeConfig(),
 }
 STILL_LEARNING = ("quick",)
 """Presets whose network is not judged: claims are about the exact predictor alone."""
 
 
 def run_frozen_lake(*, preset: str, out: Path, seed: int = 0) -> Path:
-    """Run, or go on with, one seed; returns the directory of its results.
+    """Run or resume one seed; returns the directory of its results.
 
     Args:
         preset: `quick`, `cpu` or `paper`.
         out: where results of all experiments are.
         seed: of weights, data and samples.
     """
-    if preset not in PRESETS:
-        raise ValueError(f"preset is {preset!r}; expected one of {', '.join(PRESETS)}.")
-    config = LakeConfig(**PRESETS[preset], seed=seed)
+    check_known("preset", [preset], PRESETS)
+    config = replace(PRESETS[preset], seed=seed)
     still_learning = preset in STILL_LEARNING
     return run_experiment(
         experiment="frozen-lake",
@@ -148,41 +143,34 @@ def run_frozen_lake(*, preset: str, out: Path, seed: int = 0) -> Path:
 
 
 def lake_parts(config: LakeConfig) -> list[Part]:
-    """The parts of a run, in the order they need each other."""
-    computations = {
-        "exact": (_solve_exactly, 0.2),
-        "training": (_train, 10.0),
-        "samples": (_sample, 1.0),
-    }
+    """The parts of a run, in the order they need each other.
+
+    Each depends on no more than it must, so that the number of samples can change without a new
+    training.
+    """
+    trained, num_samples = _trained_with(config), {"num_samples": config.num_samples}
+    exact = {"discount": config.discount, "seed": config.seed} | num_samples
     return [
-        Part(name=name, config=asdict(config), compute=partial(compute, config), effort=effort)
-        for name, (compute, effort) in computations.items()
+        Part(name=name, config=depends_on, compute=partial(compute, config), effort=effort)
+        for name, compute, depends_on, effort in (
+            ("exact", _solve_exactly, exact, 0.2),
+            (MODEL_PART, _train, trained, 10.0),
+            ("samples", _sample, trained | num_samples, 1.0),
+        )
     ]
 
 
 def fresh_model(config: LakeConfig, pairs: LakePairs) -> PairLanguageModel:
     """The untrained model of a run; its weights depend on the seed alone."""
-    formatter = pairs.layout.formatter
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        network = SinusoidalTransformerForCausalLM(
-            SinusoidalTransformerConfig(
-                vocab_size=len(formatter.tokenizer),
-                hidden_size=config.hidden_size,
-                num_hidden_layers=config.num_layers,
-                num_attention_heads=config.num_heads,
-                intermediate_size=4 * config.hidden_size,
-                initializer_range=config.initializer_range,
-                max_position_embeddings=256,
-                eos_token_id=formatter.end,
-            )
-        )
-    return PairLanguageModel(network, formatter)
-
-
-def load_model(run_directory: Path) -> PairLanguageModel:
-    """The trained model of a run."""
-    return PairLanguageModel.load(run_directory / "parts" / "training" / "model")
+    return fresh_transformer(
+        pairs.layout.formatter,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        num_positions=256,
+        seed=config.seed,
+        initializer_range=config.initializer_range,
+    )
 
 
 def _solve_exactly(config: LakeConfig, directory: Path, done: object) -> PartResult:
@@ -198,32 +186,39 @@ def _solve_exactly(config: LakeConfig, directory: Path, done: object) -> PartRes
     return PartResult(metrics=metrics, arrays=arrays)
 
 
+def _trained_with(config: LakeConfig) -> dict[str, Any]:
+    """What the trained model depends on."""
+    return {name: value for name, value in asdict(config).items() if name != "num_samples"}
+
+
 def _train(config: LakeConfig, directory: Path, done: object) -> PartResult:
     pairs = LakePairs(config.layout)
     predictor = ExactPredictor(ExpertConfig(discount=config.discount))
     model = fresh_model(config, pairs)
     held_out = HeldOut.draw(predictor, config.num_held_out, np.random.default_rng([config.seed, 2]))
-    log = directory / "distance-from-exact.jsonl"
+    looks = _Looks(directory / "distance-from-exact.jsonl")
+    source = pairs.source(
+        predictor.policies,
+        WalkSource(
+            batch_size=config.batch_size,
+            seed=config.seed,
+            hidden_share=config.hidden_share,
+            soft_targets=config.soft_targets,
+            num_buckets=config.num_buckets,
+        ),
+    )
+
+    def batch_at(step: int) -> Any:
+        looks.step = step + 1
+        return source(step)
 
     def validate(network: Any) -> float:
-        gaps = optimum_gaps(network, pairs, held_out)
-        with log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(gaps) + "\n")
-        return _nats_above_exact(gaps)
+        return looks.add(optimum_gaps(network, pairs, held_out))
 
     history = train(
         model.network,
         loss=pairs.loss,
-        batch_at=pairs.source(
-            predictor.policies,
-            WalkSource(
-                batch_size=config.batch_size,
-                seed=config.seed,
-                hidden_share=config.hidden_share,
-                soft_targets=config.soft_targets,
-                num_buckets=config.num_buckets,
-            ),
-        ),
+        batch_at=batch_at,
         config=TrainingConfig(
             num_steps=config.num_steps,
             learning_rate=config.learning_rate,
@@ -240,11 +235,10 @@ def _train(config: LakeConfig, directory: Path, done: object) -> PartResult:
         validate=validate,
         checkpoint_dir=directory / "checkpoints",
         checkpoint_every=200,
-        identity={"experiment": "frozen-lake", **asdict(config)},
+        identity={"experiment": "frozen-lake", **_trained_with(config)},
         progress="frozen lake",
     )
     model.save(directory / "model")
-    looks = _looks_of(log, history.validation_losses)
     return PartResult(
         metrics={
             "num_parameters": model.network.num_parameters(),
@@ -254,26 +248,36 @@ def _train(config: LakeConfig, directory: Path, done: object) -> PartResult:
         arrays={
             "losses": history.losses,
             "tracked_steps": history.validation_steps,
-            **{name: np.array([look[name] for look in looks]) for name in looks[0]},
+            **looks.at(history.validation_steps),
         },
     )
 
 
-def _nats_above_exact(gaps: Mapping[str, float]) -> float:
-    """One number for a look: all nats above the exact predictor, in float32."""
-    names = ("hidden_y1", "hidden_y2", "visible_y1", "visible_y2")
-    return float(np.float32(sum(gaps[name] for name in names)))
+class _Looks:
+    """Looks at the distance from the exact predictor, kept in a file, one line per look.
 
-
-def _looks_of(log: Path, losses: FloatArray) -> list[dict[str, float]]:
-    """The look at the exact predictor behind each validation loss.
-
-    A training that was killed looks again at the steps after its checkpoint, so the log may hold
-    more looks than there were validations; equal losses tell which line belongs to which.
+    A training that was killed looks again at the steps after its checkpoint; the last look at a
+    step counts.
     """
-    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    by_loss = {_nats_above_exact(gaps): gaps for gaps in lines}
-    return [by_loss[float(loss)] for loss in losses]
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self.step = 0
+        """How many steps the training has taken; the training keeps it up to date."""
+
+    def add(self, gaps: Mapping[str, float]) -> float:
+        """Keep a look at the present step; returns all nats above the exact predictor."""
+        with self._log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": self.step, "gaps": gaps}) + "\n")
+        names = ("hidden_y1", "hidden_y2", "visible_y1", "visible_y2")
+        return sum(gaps[name] for name in names)
+
+    def at(self, steps: IntArray) -> dict[str, FloatArray]:
+        """The gaps at some steps, by name."""
+        lines = map(json.loads, self._log.read_text(encoding="utf-8").splitlines())
+        gaps_at = {line["step"]: line["gaps"] for line in lines}
+        gaps = [gaps_at[int(step)] for step in steps]
+        return {name: np.array([each[name] for each in gaps]) for name in gaps[0]}
 
 
 def _sample(config: LakeConfig, directory: Path, done: Mapping[str, PartResult]) -> PartResult:

@@ -26,6 +26,8 @@ ROOT_MIN_VARIANCES = (0.001, 0.01, 0.02, 0.05, 0.5)
 MISS_RATES = (0.05, 0.1, 0.2, 0.5)
 FAILURE_RATE = 0.05
 METHODS: tuple[MeanMethod, ...] = ("betting", "hoeffding")
+CURVES = (*METHODS, "mean_product", "mean_squared_error")
+"""Arrays of the study by the size of the calibration set: inflations, and the means of S and D."""
 CALIBRATION_SIZE = 10**6
 """Pairs behind the bands of Figure 4."""
 
@@ -98,64 +100,91 @@ def study_intervals(
         averages of S and D; metrics with E[D], the inflation from 10^6 pairs and the coverage.
     """
     table = TabulatedPredictor.of(predict)
+    sizes, calibration_size = calibration_sizes(largest), min(CALIBRATION_SIZE, largest)
+    looks = dict(_looks(table, probability, sorted({*sizes, calibration_size}), seed=seed))
     inputs = quantile_inputs(num_evaluation)
     evaluation, truth = table(inputs), probability(inputs)
+    calibrated = dict(zip(ROOT_MIN_VARIANCES, looks[calibration_size].betting, strict=True))
+    raised = np.maximum(evaluation.variance, np.square(ROOT_MIN_VARIANCES)[:, None])
+    limits = ((evaluation.probs - truth) ** 2 / raised).mean(axis=1)
     direct = predict(inputs)
-    sizes = calibration_sizes(largest)
-    streams = {
-        (method, root): InflationStream(min_variance=root**2, method=method)
+    return PartResult(
+        metrics={
+            "largest": largest,
+            "calibration_size": calibration_size,
+            "inflation": {f"{root:g}": found.value for root, found in calibrated.items()},
+            "limit": {f"{r:g}": float(d) for r, d in zip(ROOT_MIN_VARIANCES, limits, strict=True)},
+            "coverage": {
+                f"{root:g}": {
+                    f"{rate:g}": interval_coverage(
+                        inflation.interval(evaluation.probs, evaluation.variance, rate), truth
+                    )
+                    for rate in MISS_RATES
+                }
+                for root, inflation in calibrated.items()
+            },
+            "largest_table_error": float(np.abs(evaluation.probs - direct.probs).max()),
+        },
+        arrays={
+            "sizes": np.array(sizes),
+            **{name: np.stack([looks[n].curves()[name] for n in sizes], axis=1) for name in CURVES},
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the stream says after some number of pairs, one entry per cut-off.
+
+    Attributes:
+        betting: the variance inflations by betting.
+        hoeffding: those by Hoeffding's inequality.
+        mean_squared_error: the mean of D so far, which the inflations bound.
+    """
+
+    betting: list[VarianceInflation]
+    hoeffding: list[VarianceInflation]
+    mean_squared_error: FloatArray
+
+    def curves(self) -> dict[str, FloatArray]:
+        """A point of each of `CURVES`, `(cut-offs,)`."""
+        return {
+            "betting": np.array([found.value for found in self.betting]),
+            "hoeffding": np.array([found.value for found in self.hoeffding]),
+            "mean_product": np.array([found.mean for found in self.betting]),
+            "mean_squared_error": self.mean_squared_error,
+        }
+
+
+def _looks(
+    table: TabulatedPredictor,
+    probability: Callable[[ArrayLike], FloatArray],
+    sizes: list[int],
+    *,
+    seed: int,
+) -> Iterator[tuple[int, _Look]]:
+    """Draw pairs and calibrate on them as they come; a look at each of the sizes."""
+    streams: dict[MeanMethod, list[InflationStream]] = {
+        method: [
+            InflationStream(min_variance=root**2, method=method) for root in ROOT_MIN_VARIANCES
+        ]
         for method in METHODS
-        for root in ROOT_MIN_VARIANCES
     }
-    columns = ("betting", "hoeffding", "mean_product", "mean_squared_error")
-    curves = {name: np.zeros((len(ROOT_MIN_VARIANCES), len(sizes))) for name in columns}
-    at_calibration: dict[float, VarianceInflation] = {}
     error_sums = np.zeros(len(ROOT_MIN_VARIANCES))
     rng = np.random.default_rng([seed, 3])
-    for rows, size in _chunks(sorted({*sizes, min(CALIBRATION_SIZE, largest)})):
+    for rows, size in _chunks(sizes):
         x, responses = sample_pairs(rows, rng, probability=probability)
         predicted = table(x)
-        for stream in streams.values():
+        for stream in (*streams["betting"], *streams["hoeffding"]):
             stream.update(predicted.probs, predicted.variance, responses)
         squared = (predicted.probs - probability(x)) ** 2
         for i, root in enumerate(ROOT_MIN_VARIANCES):
             error_sums[i] += (squared / np.maximum(predicted.variance, root**2)).sum()
-        if size is None:
-            continue
-        for i, root in enumerate(ROOT_MIN_VARIANCES):
-            betting = streams["betting", root].result(FAILURE_RATE)
-            if size == min(CALIBRATION_SIZE, largest):
-                at_calibration[root] = betting
-            if size in sizes:
-                column = sizes.index(size)
-                hoeffding = streams["hoeffding", root].result(FAILURE_RATE)
-                curves["betting"][i, column] = betting.value
-                curves["hoeffding"][i, column] = hoeffding.value
-                curves["mean_product"][i, column] = betting.mean
-                curves["mean_squared_error"][i, column] = error_sums[i] / size
-
-    raised = np.maximum(evaluation.variance, np.square(ROOT_MIN_VARIANCES)[:, None])
-    limits = ((evaluation.probs - truth) ** 2 / raised).mean(axis=1)
-    coverage = {
-        f"{root:g}": {
-            f"{rate:g}": interval_coverage(
-                inflation.interval(evaluation.probs, evaluation.variance, rate), truth
+        if size is not None:
+            betting, hoeffding = (
+                [stream.result(FAILURE_RATE) for stream in streams[method]] for method in METHODS
             )
-            for rate in MISS_RATES
-        }
-        for root, inflation in at_calibration.items()
-    }
-    return PartResult(
-        metrics={
-            "largest": largest,
-            "calibration_size": min(CALIBRATION_SIZE, largest),
-            "inflation": {f"{root:g}": found.value for root, found in at_calibration.items()},
-            "limit": {f"{r:g}": float(d) for r, d in zip(ROOT_MIN_VARIANCES, limits, strict=True)},
-            "coverage": coverage,
-            "largest_table_error": float(np.abs(evaluation.probs - direct.probs).max()),
-        },
-        arrays={"sizes": np.array(sizes), **curves},
-    )
+            yield size, _Look(betting, hoeffding, error_sums / size)
 
 
 def _chunks(sizes: list[int]) -> Iterator[tuple[int, int | None]]:

@@ -31,7 +31,7 @@ from secondguess.experiments.regression.methods import (
     fit_gaussian_process,
 )
 from secondguess.experiments.regression.page import regression_section
-from secondguess.experiments.runner import Part, PartResult, run_experiment
+from secondguess.experiments.runner import Part, PartResult, check_known, run_experiment
 from secondguess.theory.metrics import grouping_error, mean_variance
 from secondguess.theory.reliability import first_order_ece, second_order_ece
 
@@ -78,7 +78,7 @@ def run_regression(
     extras: Sequence[str] | None = None,
     num_members: int | None = None,
 ) -> Path:
-    """Run, or go on with, one seed of one world; returns the directory of its results.
+    """Run or resume one seed of one world; returns the directory of its results.
 
     Args:
         preset: `quick`, `cpu` or `paper`.
@@ -90,12 +90,12 @@ def run_regression(
             None for all, but for `quick`, which has intervals alone.
         num_members: another size of the ensemble than the preset's.
     """
-    _check("preset", [preset], PRESETS)
+    check_known("preset", [preset], PRESETS)
     methods = METHODS if methods is None else methods
     if extras is None:
         extras = ("intervals",) if preset == "quick" else EXTRAS
-    _check("methods", methods, METHODS)
-    _check("extras", extras, EXTRAS)
+    check_known("method", methods, METHODS)
+    check_known("extra", extras, EXTRAS)
     size = PRESETS[preset]
     if num_members is not None:
         size = replace(size, num_members=num_members)
@@ -149,12 +149,23 @@ def regression_parts(
     return [
         Part(
             name=name,
-            config=asdict(config) | settings,
+            config=_needed(config, name) | settings,
             compute=partial(compute, config, settings),
             effort=settings.get("num_members", 1),
         )
         for name, compute, settings in wanted
     ]
+
+
+def _needed(config: RegressionConfig, part: str) -> dict[str, Any]:
+    """What a part depends on beside its own settings."""
+    settings = asdict(config)
+    if part == "evidential_optimum":  # closed form
+        return {}
+    if part.startswith("gaussian_process"):  # no steps
+        for name in ("num_steps", "batch_size", "learning_rate"):
+            settings.pop(name)
+    return settings
 
 
 def _cheat_corrected(
@@ -288,9 +299,3 @@ def _on_training_set(config: RegressionConfig, predict: Predictor) -> dict[str, 
         "mean_product_standard_error": float(products.std() / np.sqrt(len(products))),
         "grouping_error": grouping_error(prediction.probs, true_probs=truth),
     }
-
-
-def _check(name: str, given: Sequence[str], known: Sequence[str] | Mapping[str, object]) -> None:
-    unknown = [value for value in given if value not in known]
-    if unknown:
-        raise ValueError(f"{name} has {unknown[0]!r}; expected some of {', '.join(known)}.")

@@ -1,0 +1,68 @@
+"""The networks of the two sequence experiments: made from a seed, trained by a part, loaded again.
+
+Data, losses, recipes and evaluations are each experiment's own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from secondguess.language.formatting import PairFormatter
+from secondguess.language.model import PairLanguageModel
+from secondguess.models.transformer import (
+    SinusoidalTransformerConfig,
+    SinusoidalTransformerForCausalLM,
+)
+
+MODEL_PART = "training"
+"""The part of a run that trains the network."""
+
+
+def fresh_transformer(
+    formatter: PairFormatter,
+    *,
+    hidden_size: int,
+    num_layers: int,
+    num_heads: int,
+    num_positions: int,
+    seed: int,
+    initializer_range: float = 0.02,
+) -> PairLanguageModel:
+    """An untrained model; its weights depend on these arguments alone.
+
+    Args:
+        formatter: of its pairs; it has the vocabulary.
+        hidden_size: width of the transformer; its MLPs are four times as wide.
+        num_layers: its blocks.
+        num_heads: attention heads of a block.
+        num_positions: the most tokens of a pair.
+        seed: of the weights.
+        initializer_range: standard deviation of the first weights.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = SinusoidalTransformerForCausalLM(
+            SinusoidalTransformerConfig(
+                vocab_size=len(formatter.tokenizer),
+                hidden_size=hidden_size,
+                num_hidden_layers=num_layers,
+                num_attention_heads=num_heads,
+                intermediate_size=4 * hidden_size,
+                initializer_range=initializer_range,
+                max_position_embeddings=num_positions,
+                eos_token_id=formatter.end,
+            )
+        )
+    return PairLanguageModel(network, formatter)
+
+
+def model_directory(run_directory: Path) -> Path:
+    """Where a run keeps its trained model."""
+    return run_directory / "parts" / MODEL_PART / "model"
+
+
+def load_model(run_directory: Path) -> PairLanguageModel:
+    """The trained model of a run."""
+    return PairLanguageModel.load(model_directory(run_directory))
