@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from experiments.one_process import in_this_process
 from numpy.typing import NDArray
 from torch import Tensor
 from typer.testing import CliRunner
@@ -21,7 +21,6 @@ from secondguess.experiments.cifar10h import data, presets, protocol, run, task
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.tables import tables
 from secondguess.experiments.cifar10h.variants import VARIANTS
-from secondguess.experiments.processes import Job, Outcome
 from secondguess.report.reading import read_run
 
 TINY = presets.Preset(
@@ -123,21 +122,6 @@ def test_a_run_goes_from_images_to_tables(
     monkeypatch.setattr(run, "final_result", untouchable)
     assert run.run_cifar10h(seed=0, **settings) == summaries[0]
     assert "original/naive is finished" in capsys.readouterr().out
-
-
-def in_this_process(jobs: Sequence[Job], listener: object) -> list[Outcome]:
-    """As `run_side_by_side`, where the patches of a test hold."""
-    outcomes = []
-    for job in jobs:
-        try:
-            found = [
-                job.run(preset=job.preset, out=job.out, seed=seed, **job.options)
-                for seed in job.seeds
-            ]
-            outcomes.append(Outcome(job=job, directories=tuple(found)))
-        except ValueError as error:
-            outcomes.append(Outcome(job=job, directories=(), error="", mistake=str(error)))
-    return outcomes
 
 
 def test_the_command_runs_the_seeds_of_the_preset_and_prints_the_tables(

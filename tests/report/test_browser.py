@@ -309,9 +309,9 @@ def test_fresh_runs_make_a_page(
         "num_steps": 4,
     }
     tiny |= {"layout": "positions", "warmup_steps": 1}
-    lake = tiny | {"track_every": 2, "num_held_out": 20, "num_samples": 40}
+    lake: dict[str, Any] = tiny | {"track_every": 2, "num_held_out": 20, "num_samples": 40}
     monkeypatch.setitem(frozen_lake.PRESETS, "quick", frozen_lake.LakeConfig(**lake))
-    pi = tiny | {"num_offsets": 24, "num_samples": 10}
+    pi: dict[str, Any] = tiny | {"num_offsets": 24, "num_samples": 10}
     monkeypatch.setitem(digits_of_pi.PRESETS, "quick", digits_of_pi.PiConfig(**pi))
     small = regression.Preset(num_steps=4, num_members=2, num_inducing=8, largest_stream=1000)
     monkeypatch.setitem(regression.PRESETS, "quick", small)

@@ -3,8 +3,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.one_process import in_this_process
 from typer.testing import CliRunner
 
+from secondguess.cli import reproduce
 from secondguess.cli.app import app
 from secondguess.experiments.regression import intervals, run
 from secondguess.experiments.regression.claims import regression_claims
@@ -130,6 +132,7 @@ def test_claims_fail_where_the_numbers_do() -> None:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "run_side_by_side", in_this_process)
     monkeypatch.setitem(run.PRESETS, "quick", TINY)
     monkeypatch.setattr(run, "FINAL_WEIGHTS", (0.1,))
     monkeypatch.setattr(run, "LENGTH_SCALES", (1.5,))
