@@ -160,8 +160,7 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
             validation: inputs and targets to use for validation, instead of rows of X.
         """
         if y is None:
-            name = type(self).__name__
-            raise ValueError(f"This {name} estimator requires y to be passed, but y is None.")
+            raise ValueError("PairClassifier requires y to be passed, but the target y is None.")
         data = PairData.from_targets(y, self.targets, classes=self.classes)
         rows = Rows(self._inputs(X, fitting=True), data)
         check_consistent_length(rows.inputs, rows.data)
