@@ -91,7 +91,7 @@ def draw_reliability_diagrams(
 
 
 def draw_calibration_errors(rows: Rows, path: Path) -> None:
-    """ECE-2 of every row of the table, with its floor and the paper's value, a panel a variant.
+    """ECE-2 of every row of the table, with its floor and the paper's value, one panel per variant.
 
     Args:
         rows: of a summary.

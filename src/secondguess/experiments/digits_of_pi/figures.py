@@ -39,7 +39,7 @@ from secondguess.report.page import write_answers
 from secondguess.theory.metrics import HallucinationCurve
 
 _GROUP = 40
-"""Digits a group when confidence and correctness are averaged, as in the paper."""
+"""Digits per group when confidence and correctness are averaged, as in the paper."""
 
 
 def draw_figures(parts: Mapping[str, PartResult], directory: Path) -> None:

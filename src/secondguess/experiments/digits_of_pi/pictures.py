@@ -32,7 +32,7 @@ def _verdict(scored: Mapping[str, Any]) -> str:
 
 
 def draw_examples(examples: Mapping[str, Any], path: Path) -> None:
-    """Pairs on the left, scored answers on the right; a word a cell, coloured."""
+    """Pairs on the left, scored answers on the right; one coloured cell per word."""
     lines_left = 2 + len(examples["pairs"])
     lines_right = 2 + 4 * len(examples["scored"])
     figure, axes = new_figure(1, 2, panel=(6.6, 0.19 * lines_right + 0.4))

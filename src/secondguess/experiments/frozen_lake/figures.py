@@ -125,7 +125,7 @@ def _draw_walk(axes: Axes, actions: IntArray, *, dashed: bool, shift: float = 0.
 
 
 def _draw_samples(walks: Walks, path: Path) -> None:
-    """A row a view: the first samples with their confidences, rejected ones dotted."""
+    """One row per view: the first samples with their confidences, rejected ones dotted."""
     figure, axes = new_figure(len(SHOWN_VIEWS), _NUM_SHOWN, panel=(1.3, 1.45))
     for view, panels in zip(SHOWN_VIEWS, axes, strict=True):
         shown = walks[np.flatnonzero(walks.views == view)[:_NUM_SHOWN]]
@@ -139,7 +139,7 @@ def _draw_samples(walks: Walks, path: Path) -> None:
 
 
 def _draw_decoders(walks: Walks, path: Path) -> None:
-    """A column a view: rejection sampling above (rejected dotted), top-1 search below."""
+    """One column per view: rejection sampling above (rejected dotted), top-1 search below."""
     figure, axes = new_figure(2, len(SHOWN_VIEWS), panel=(2.3, 2.4))
     best = top1(walks)
     for view, (above, below) in zip(SHOWN_VIEWS, axes.T, strict=True):

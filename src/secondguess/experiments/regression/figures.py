@@ -123,7 +123,7 @@ def _sweep(
     path: Path,
     where: np.ndarray | None = None,
 ) -> None:
-    """A column a variant: prediction above, variance and squared error below."""
+    """One column per variant: prediction above, variance and squared error below."""
     where = np.abs(inputs) <= 3.5 if where is None else where
     figure, axes = new_figure(2, len(panels), share_x=True)
     for column, (title, arrays) in enumerate(panels.items()):
