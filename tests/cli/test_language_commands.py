@@ -21,6 +21,8 @@ from typer.testing import CliRunner, Result
 
 from secondguess.cli.app import app
 from secondguess.language.answering import answer
+from secondguess.language.checking import Verdict
+from secondguess.language.findings import CheckFinding
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score
 from secondguess.language.tokenizer import word_tokenizer
@@ -280,6 +282,44 @@ def test_check_prints_what_each_bound_rests_on(model_dir: Path, tmp_path: Path) 
     result = run("check", model_dir, write_rows(source, rows), "--property", "polite")
     assert result.exit_code == 2
     assert "line 4: polite is [True, 'no']; expected true or false only" in result.output
+
+
+@pytest.mark.parametrize(
+    ("verdict", "rate", "message"),
+    [
+        (Verdict.NO_SIGN, 0.2, "max_hallucination_rate is 0.2, below 0.300"),
+        (Verdict.NEVER, 0.9, "the check of 50 pairs says that the model never cheats"),
+        (Verdict.NO_SIGN, 0.9, None),
+    ],
+)
+def test_answer_heeds_the_check(
+    tmp_path: Path, verdict: Verdict, rate: float, message: str | None
+) -> None:
+    model = pair_model("gpt2", response_length=8)
+    model.save(tmp_path / "model")
+    source = write_rows(tmp_path / "in.jsonl", [{"prompt": "w1"}])
+    command = ("answer", tmp_path / "model", source, "--max-hallucination-rate", rate)
+    result = run(*command, "--out", tmp_path / "unchecked.jsonl")
+    assert result.exit_code == 0
+    assert "was not checked" in result.output
+    CheckFinding(verdict, 0.3, 50, model.identity).save_beside(tmp_path / "model")
+    result = run(*command, "--out", tmp_path / "checked.jsonl")
+    if message is None:
+        assert result.exit_code == 0, result.output
+        return
+    assert result.exit_code == 2
+    assert message in result.output
+    assert not (tmp_path / "checked.jsonl").exists()
+    result = run(*command, "--out", tmp_path / "told.jsonl", "--ignore-check")
+    assert result.exit_code == 0
+    assert f"ignored: {message}" in result.output
+    # The finding about another model is none about this one, and a damaged one is refused.
+    CheckFinding(verdict, 0.3, 50, {"weights": "other"}).save_beside(tmp_path / "model")
+    assert "was not checked" in run(*command, "--out", tmp_path / "other.jsonl").output
+    (tmp_path / "model.check.json").write_text('{"kind": "secondguess check", "format": 1}')
+    result = run(*command, "--out", tmp_path / "damaged.jsonl")
+    assert result.exit_code == 2
+    assert "model.check.json is damaged" in result.output
 
 
 def test_show_colours_tokens_by_their_cheating(

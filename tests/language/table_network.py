@@ -7,6 +7,7 @@ positions it has read in an ordinary cache, so it is used like any model of `tra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,15 @@ RESPONSE_LENGTH = 5
 class TableNetwork(PreTrainedModel):
     """Logits from a table: `joints` is `(prompts, responses, responses)`."""
 
-    def __init__(self, formatter: PairFormatter, joints: np.ndarray) -> None:
+    def __init__(
+        self, formatter: PairFormatter, joints: np.ndarray, spellings: Sequence[str] = SPELLINGS
+    ) -> None:
         super().__init__(PreTrainedConfig())
         vocab_size = len(formatter.tokenizer)
         self.embedding = nn.Embedding(vocab_size, 1).double()
         self.joints = joints
         self.formatter = formatter
-        self.responses = [formatter.response_tokens(text) for text in SPELLINGS[: joints.shape[-1]]]
+        self.responses = [formatter.response_tokens(text) for text in spellings[: joints.shape[-1]]]
         self.prompts = [formatter.prompt_tokens(f"x{index}") for index in range(len(joints))]
 
     def get_input_embeddings(self) -> nn.Module:

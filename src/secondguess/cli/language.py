@@ -19,6 +19,7 @@ from secondguess.cli.rows import (
     by_window,
     describe,
     describe_decision,
+    heed_check,
     load_model,
     quiet_state,
     run_job,
@@ -132,6 +133,12 @@ def answer(
         GapName, typer.Option(help="How confidences above 1 are treated.")
     ] = GapName.absolute,
     seed: Annotated[int, typer.Option(help="Of the samples.")] = 0,
+    ignore_check: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-check", help="Answer even where 'secondguess check' speaks against it."
+        ),
+    ] = False,
     batch_size: BatchSizeOption = 32,
     skip_bad: SkipOption = False,
     window_size: WindowOption = WINDOW_SIZE,
@@ -139,7 +146,8 @@ def answer(
     """Answer prompts, or abstain where the bound on hallucination is too weak.
 
     An answer whose bound is b is made up with a probability of at most b, if the model is
-    calibrated on pairs ('secondguess check' looks for signs that it is not).
+    calibrated on pairs. What 'secondguess check' found about the model is heeded: a rate finer than
+    its noise, and a model with signs against it, are refused.
     """
     with user_errors():
         import numpy as np
@@ -154,6 +162,7 @@ def answer(
         )
         state = quiet_state()
         pair_model = load_model(model, state)
+        heed_check(model, pair_model, rate, ignore=ignore_check, tell=state.is_main_process)
 
         def work(rows: list[EncodedRow], window: Window) -> list[Row]:
             decisions = answering.answer(

@@ -166,6 +166,22 @@ def load_model(model: Path, state: PartialState) -> PairLanguageModel:
     return PairLanguageModel.load(model, device=state.device or "cpu")
 
 
+def heed_check(
+    folder: Path, model: PairLanguageModel, rate: float, *, ignore: bool, tell: bool
+) -> None:
+    """Refuse a rate that the last check of this model speaks against, unless told otherwise."""
+    from secondguess.language.findings import CheckFinding
+
+    finding = CheckFinding.load_beside(folder, model)
+    objection = None if finding is None else finding.objection(rate)
+    if objection and not ignore:
+        raise ValueError(f"{objection}; raise the rate, train it further, or pass --ignore-check.")
+    if tell and finding is None:
+        say(f"{folder} was not checked: how fine its bounds are is unknown (secondguess check)")
+    if tell and objection:
+        say(f"ignored: {objection}")
+
+
 def _rests_on() -> str:
     from secondguess.theory.records import RestsOn
 

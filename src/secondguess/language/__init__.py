@@ -5,18 +5,21 @@ signs against it. `PairFormat` and `PairCollator` are for trainers of your own.
 """
 
 from secondguess.language.answering import answer
-from secondguess.language.checking import PairCheck, check, property_rate
+from secondguess.language.checking import PairCheck, Verdict, check
 from secondguess.language.collating import PairCollator
+from secondguess.language.findings import CheckFinding
 from secondguess.language.fitting import PairFit, fine_tuning, fit, pair_batches
 from secondguess.language.formatting import EncodedRow, PairFormat, PairFormatter
 from secondguess.language.generation import Sampling, sample, sample_seconds
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.pair_arrays import PairLayout
+from secondguess.language.properties import property_rate
 from secondguess.language.scoring import ScoredResponse, score, score_pairs, totals
 from secondguess.language.shared_prompts import pair_loss
 from secondguess.language.tokenizer import word_tokenizer
 
 __all__ = [
+    "CheckFinding",
     "EncodedRow",
     "PairCheck",
     "PairCollator",
@@ -27,6 +30,7 @@ __all__ = [
     "PairLayout",
     "Sampling",
     "ScoredResponse",
+    "Verdict",
     "answer",
     "check",
     "fine_tuning",

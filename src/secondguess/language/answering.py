@@ -9,6 +9,7 @@ from typing import Literal, TypedDict, get_args
 import numpy as np
 
 from secondguess._arrays import check_at_least
+from secondguess.language.findings import CheckFinding
 from secondguess.language.formatting import EncodedRow, Prompt
 from secondguess.language.generation import Sampling, sample
 from secondguess.language.model import PairLanguageModel
@@ -36,6 +37,7 @@ def answer(
     num_candidates: int = 10,
     sampling: Sampling | None = None,
     gap: GapKind = "absolute",
+    finding: CheckFinding | None = None,
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> list[Decision[ScoredResponse]]:
     """Answer each prompt, or abstain where the bound on hallucination is too weak.
@@ -56,8 +58,11 @@ def answer(
         num_candidates: how many samples a prompt may cost; not used by `selective`.
         sampling: how tokens are chosen.
         gap: how confidences above 1 are treated; see `SelfCheatScores.confidence_gap`.
+        finding: what `check` found about the model; a rate that it does not support is refused.
         batch_size: how many responses are drawn side by side.
     """
+    if finding is not None and (objection := finding.objection(max_hallucination_rate)):
+        raise ValueError(f"{objection}; raise the rate, train it further, or leave finding out.")
     rule: Rule = {"max_hallucination_rate": max_hallucination_rate, "gap": gap}
 
     encoded = [EncodedRow(model.formatter.prompt_tokens(prompt)) for prompt in prompts]

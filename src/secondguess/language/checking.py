@@ -1,70 +1,173 @@
 """Is a model calibrated on pairs? What held-out pairs can say about it.
 
 The bounds of section 4.1 hold if it is, and no finite data can prove that it is; but a model that
-is far from it shows. A `PairCheck` holds the observations; `signs` says in words which of them a
-calibrated model would not show. The interval of a property rests on a calibration set instead and
-needs no such assumption.
+is far from it shows. A control is a difference, one entry per pair, between what happened and what
+the model itself would have drawn. If the model is calibrated, and the pairs are independent of each
+other and of its training, both have one law, so every difference is as likely as its negative. Then
+the sum of n differences exceeds z times the root of the sum of their squares with probability at
+most exp(-z^2 / 2), whatever n and however heavy the tails: the false-alarm rates below need no
+normality.
+
+The model's noise is another matter. A calibrated model is symmetric and has no confidence above 1;
+a trained one scatters around that, and its bounds cannot be finer than its scatter: `resolution`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
-from secondguess._arrays import FloatArray, as_floats
-from secondguess.language.formatting import AnyRow
+from secondguess._arrays import FloatArray
+from secondguess.language.formatting import AnyRow, EncodedRow
+from secondguess.language.generation import sample, sample_seconds
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.scoring import DEFAULT_BATCH_SIZE, score_tokens
-from secondguess.theory.calibration.inflation import VarianceInflation, fit_variance_inflation
-from secondguess.theory.records import Interval, SelfCheatScores
+from secondguess.language.scoring import DEFAULT_BATCH_SIZE, Tokens, score_tokens
+from secondguess.theory.records import SelfCheatScores
 
-STANDARD_ERRORS = 4.0
-"""How many standard errors count as a sign: fewer than one false alarm in 10,000."""
+ROOT_SUMS = 4.5
+"""The z of a sign: a false alarm in at most exp(-z^2 / 2) < 4.1e-5 of checks, on each side."""
 
-FAR_ABOVE_ONE = 1.1
-SHARE_FAR_ABOVE_ONE = 0.05
-ASYMMETRY_NATS = 0.5
-# A calibrated model has no confidence above 1 and no asymmetry. A trained one scatters around: what
-# it knows well has a confidence just above 1 half of the time. Beyond these limits it is a sign.
+TOLERANCE = 0.01
+"""Differences below this (in nats, or as a share) are no sign, however many pairs show them."""
+
+_LOWEST, _WIDEST = -50.0, 20.0
+# Impossible responses have a log-probability of -inf. Cutting differences keeps their symmetry.
+
+_FEWEST = 20
+
+
+class Verdict(StrEnum):
+    """What a model is, by its controls; false-alarm rates are those of a calibrated model."""
+
+    NO_SIGN = "no sign against calibration on pairs"
+    BY_HEART = "learned its pairs by heart"
+    """One control, one side: below 4.1e-5."""
+    TOO_MUCH = "cheats too much"
+    """Three controls, one side: below 1.3e-4."""
+    NEVER = "never cheats"
+    """Three controls, one side, together with the next: below 1.3e-4."""
+    TOO_LITTLE = "cheats too little"
+    INCOHERENT = "contradicts itself"
+    """Two controls, three sides: below 1.3e-4."""
 
 
 @dataclass(frozen=True, slots=True)
-class PairCheck:
-    """What held-out pairs show. Arrays have one entry a pair; log-likelihoods are in nats.
+class Control:
+    """The mean of a difference that is 0 if calibrated, and how far from 0 it may be by chance.
 
-    >>> known_by_heart = PairCheck(
-    ...     log_first=np.full(100, -5.0),
-    ...     log_second=np.full(100, -5.0),
-    ...     asymmetry=np.zeros(100),
-    ...     scores=SelfCheatScores(np.full(100, -5.0), np.log(np.full(100, 0.99))),
-    ...     repeated=np.arange(100) % 2 == 0,
-    ... )
-    >>> known_by_heart.signs
-    ['responses repeat each other less often than p(y|y,x) says (-0.4900)']
+    >>> Control.of(np.array([0.2, -0.1, 0.1, -0.2])).side
+    0
+    >>> Control.of(np.full(100, 0.3)).side
+    1
+
+    Attributes:
+        mean: over the pairs.
+        error: the root of the mean square, over the root of n.
+        allowed: means up to this, on either side, are no sign.
+    """
+
+    mean: float
+    error: float
+    allowed: float
+
+    @classmethod
+    def of(cls, differences: FloatArray) -> Control:
+        """The control of differences whose sign is random if the model is calibrated."""
+        cut = differences.clip(-_WIDEST, _WIDEST)
+        error = float(np.sqrt(np.sum(cut**2)) / len(cut))
+        return cls(float(cut.mean()), error, TOLERANCE + ROOT_SUMS * error)
+
+    @property
+    def side(self) -> int:
+        """-1 or 1 where the mean is a sign, 0 where it is not."""
+        return int(np.sign(self.mean)) if abs(self.mean) > self.allowed else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairCheck:
+    """What held-out pairs show. Arrays have one entry per pair; log-likelihoods are in nats.
 
     Attributes:
         log_first: log p(y1|x).
         log_second: log p(y2|y1,x).
+        log_second_alone: log p(y2|x).
+        log_second_after_other: log p(y2|y,x) with the y1 of another row for y.
         asymmetry: log p(y1, y2|x) - log p(y2, y1|x); zero for a calibrated model.
         scores: of y1.
         repeated: whether y2 equals y1.
+        overlap: the share of y2's distinct tokens that y1 has.
+        drawn_log_first: log p(y|x) of a y drawn from p(y|x).
+        drawn_gain: log p(y|y1,x) - log p(y|x) of a y drawn from p(y|y1,x).
+        drawn_overlap: the share of that y's distinct tokens that y1 has.
+        drawn_log_second: log p(y'|x) of a y' drawn from p(y'|y,x), y drawn from p(y|x).
     """
 
     log_first: FloatArray
     log_second: FloatArray
+    log_second_alone: FloatArray
+    log_second_after_other: FloatArray
     asymmetry: FloatArray
     scores: SelfCheatScores
     repeated: np.ndarray
+    overlap: FloatArray
+    drawn_log_first: FloatArray
+    drawn_gain: FloatArray
+    drawn_overlap: FloatArray
+    drawn_log_second: FloatArray
 
     def __len__(self) -> int:
         return len(self.log_first)
 
     @property
-    def gain(self) -> tuple[float, float]:
-        """Mean of log p(y2|y1,x) - log p(y1|x), >= 0 if calibrated, and its standard error."""
-        return _mean_and_error(self.log_second - self.log_first)
+    def gain(self) -> FloatArray:
+        """How much peeking at y1 helped with y2, in nats; 0 on average if it never looks."""
+        return _nats(self.log_second) - _nats(self.log_second_alone)
+
+    @property
+    def surprise(self) -> Control:
+        """How much likelier y1 is than the model's own draws; negative if it is overconfident."""
+        return Control.of(_nats(self.log_first) - _nats(self.drawn_log_first))
+
+    @property
+    def gain_excess(self) -> Control:
+        """The gain of peeking, less the gain that the model's own second guesses imply."""
+        return Control.of(self.gain - self.drawn_gain)
+
+    @property
+    def overlap_excess(self) -> Control:
+        """How much more y2 has in common with y1 than the model's own second guesses have.
+
+        A model that never looks cannot pass where y1 tells of y2, exact repeats or not.
+        """
+        return Control.of(self.overlap - self.drawn_overlap)
+
+    @property
+    def repeat_excess(self) -> Control:
+        """[y2 = y1] - p(y1|y1,x): the number that the confidence rests on, against what happened.
+
+        What is allowed is Bernstein's bound, for the same false-alarm rate as other controls.
+        """
+        predicted = np.exp(np.minimum(self.scores.log_self_conditional, 0.0))
+        spread, log_rate = float(np.sum(predicted * (1 - predicted))), ROOT_SUMS**2 / 2
+        reach = log_rate / 3 + np.sqrt(log_rate**2 / 9 + 2 * spread * log_rate)
+        return Control(
+            mean=float(np.mean(self.repeated - predicted)),
+            error=float(np.sqrt(spread) / len(self)),
+            allowed=TOLERANCE + float(reach) / len(self),
+        )
+
+    @property
+    def marginal_difference(self) -> Control:
+        """Whether second guesses have the law of first ones, as sum p(y1|x) p(y2|y1,x) must."""
+        return Control.of(_nats(self.drawn_log_second) - _nats(self.drawn_log_first))
+
+    @property
+    def use_of_first(self) -> Control:
+        """How much better y1 helps with y2 than the y1 of another row; 0 if it never looks."""
+        return Control.of(_nats(self.log_second) - _nats(self.log_second_after_other))
 
     @property
     def root_mean_square_asymmetry(self) -> float:
@@ -77,142 +180,116 @@ class PairCheck:
         return float(np.mean(self.scores.log_ratio > 1e-9))
 
     @property
-    def share_far_above_one(self) -> float:
-        """The share of confidences above 1.1."""
-        return float(np.mean(self.scores.log_ratio > np.log(FAR_ABOVE_ONE)))
+    def verdict(self) -> Verdict:
+        """The name of what the controls show, the graver fault first."""
+        sides = {self.gain_excess.side, self.repeat_excess.side, self.overlap_excess.side}
+        if self.surprise.side < 0:
+            return Verdict.BY_HEART
+        if -1 in sides:
+            return Verdict.TOO_MUCH
+        if 1 in sides:
+            return Verdict.TOO_LITTLE if self.use_of_first.side > 0 else Verdict.NEVER
+        if self.marginal_difference.side or self.surprise.side:
+            return Verdict.INCOHERENT
+        return Verdict.NO_SIGN
 
     @property
-    def repeat_excess(self) -> tuple[float, float]:
-        """Mean of [y2 = y1] - p(y1|y1,x), and its standard error if calibrated.
+    def resolution(self) -> float:
+        """The smallest bound that the model's own noise allows to mean anything, in [0, 1].
 
-        Given x and y1, a calibrated model's p(y1|y1,x) is the chance that y2 repeats y1: this is
-        the number the confidence rests on, checked against what happened.
+        The noise of a response is what a calibrated model would not show: its confidence above 1,
+        or its asymmetry (over the root of 2, because two orders are compared) as a change of the
+        confidence, whichever is larger. The resolution is the smallest b for which the responses
+        with a gap of at most b, and no fewer than the surest 5 % (at least 20), have a mean noise
+        of at most b. 1 means that no bound of this model says anything.
         """
-        predicted = np.exp(np.minimum(self.scores.log_self_conditional, 0.0))
-        error = np.sqrt(np.sum(predicted * (1 - predicted))) / len(self)
-        return float(np.mean(self.repeated - predicted)), float(error)
-
-    @property
-    def signs(self) -> list[str]:
-        """What a model calibrated on pairs would not show, in words; empty if nothing."""
-        found = []
-        gain, error = self.gain
-        if gain < -STANDARD_ERRORS * error:
-            found.append(
-                f"a second response is harder to predict after the first one ({gain:+.3f} nats)"
-            )
-        excess, error = self.repeat_excess
-        if abs(excess) > STANDARD_ERRORS * error + 1e-12:
-            found.append(
-                f"responses repeat each other {'more' if excess > 0 else 'less'} often than "
-                f"p(y|y,x) says ({excess:+.4f})"
-            )
-        if self.share_far_above_one > SHARE_FAR_ABOVE_ONE:
-            found.append(
-                f"{self.share_far_above_one:.1%} of the confidences are above {FAR_ABOVE_ONE}"
-            )
-        if self.root_mean_square_asymmetry > ASYMMETRY_NATS:
-            found.append(
-                f"the order of two responses changes their probability by "
-                f"{self.root_mean_square_asymmetry:.2f} nats"
-            )
-        return found
+        gaps = self.scores.confidence_gap()
+        with np.errstate(invalid="ignore"):
+            turned = np.nan_to_num(np.abs(self.asymmetry) / np.sqrt(2), nan=np.inf)
+        above = np.maximum(np.expm1(np.minimum(self.scores.log_ratio, _WIDEST)), 0.0)
+        order = np.argsort(gaps, kind="stable")
+        noise = np.maximum(above, -np.expm1(-turned))[order]
+        fewest = min(len(self), max(_FEWEST, len(self) // 20))
+        for count in range(fewest, len(self) + 1):
+            lower = 0.0 if count == fewest else float(gaps[order[count - 1]])
+            upper = 1.0 if count == len(self) else float(gaps[order[count]])
+            bound = max(lower, float(noise[:count].mean()))
+            if bound < min(upper, 1.0):
+                return bound
+        return 1.0
 
 
 def check(
     model: PairLanguageModel,
     rows: Sequence[AnyRow],
     *,
+    rng: np.random.Generator,
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> PairCheck:
     """Look at held-out pairs that the model has not seen: the first two responses of each row.
 
     >>> from secondguess.language.examples import tiny_pair_model
     >>> rows = [{"prompt": "flip", "responses": ["heads", second]} for second in ("tails", "heads")]
-    >>> check(tiny_pair_model(), rows).repeated
+    >>> check(tiny_pair_model(), rows, rng=np.random.default_rng(0)).repeated
     array([False,  True])
+
+    Args:
+        model: a pair model.
+        rows: two or more independent responses each; rows must be independent of each other.
+        rng: of the three responses that are drawn per row, and of the other rows' y1.
+        batch_size: how many sequences are in one pass.
     """
+    if len(rows) < 2:
+        raise ValueError(f"there are {len(rows)} pair(s); expected at least 2.")
     encoded = [model.formatter.encode(row) for row in rows]
     items = [(row.prompt, row.responses[0], row.responses[1]) for row in encoded]
-    queries = [query for x, y1, y2 in items for query in ((x, y1, y2), (x, y2, y1), (x, y1, y1))]
+    circle = rng.permutation(len(items))
+    other = np.empty_like(circle)
+    other[circle] = np.roll(circle, 1)  # nobody gets their own
+    first = [each.tokens for each in sample(model, encoded, rng=rng, batch_size=batch_size)]
+    begun = [EncodedRow(x, (y,)) for (x, _, _), y in zip(items, first, strict=True)]
+    drawn_second = sample_seconds(model, begun, rng=rng, batch_size=batch_size)
+    drawn = sample_seconds(model, encoded, rng=rng, batch_size=batch_size)
+    queries = [
+        query
+        for row, (x, y1, y2) in enumerate(items)
+        for query in (
+            (x, y1, y2),
+            (x, y2, y1),
+            (x, y1, y1),
+            (x, items[other[row]][1], y2),
+            (x, first[row], drawn_second[row][0]),
+            (x, drawn[row][0], y1),
+            (x, drawn_second[row][0], y1),
+        )
+    ]
     scored = score_tokens(model, queries, batch_size=batch_size)
-    sums = np.array([[first.sum(), second.sum()] for first, second in scored]).reshape(-1, 3, 2)
-    joint = sums.sum(axis=2)
+    sums = np.array([[one.sum(), two.sum()] for one, two in scored]).reshape(len(items), -1, 2)
+    with np.errstate(invalid="ignore"):
+        asymmetry = sums[:, 0].sum(axis=1) - sums[:, 1].sum(axis=1)
+    drawn_log_probs = np.array([log_probs.sum() for _, log_probs in drawn])
     return PairCheck(
         log_first=sums[:, 0, 0],
         log_second=sums[:, 0, 1],
-        asymmetry=joint[:, 0] - joint[:, 1],
+        log_second_alone=sums[:, 1, 0],
+        log_second_after_other=sums[:, 3, 1],
+        asymmetry=np.nan_to_num(asymmetry, nan=0.0),
         scores=SelfCheatScores(sums[:, 2, 0], sums[:, 2, 1]),
         repeated=np.array([y1 == y2 for _, y1, y2 in items]),
+        overlap=np.array([_overlap(y1, y2) for _, y1, y2 in items]),
+        drawn_log_first=sums[:, 4, 0],
+        drawn_gain=_nats(drawn_log_probs) - _nats(sums[:, 5, 0]),
+        drawn_overlap=np.array(
+            [_overlap(y1, y) for (_, y1, _), (y, _) in zip(items, drawn, strict=True)]
+        ),
+        drawn_log_second=sums[:, 6, 0],
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PropertyRate:
-    """The share of responses with a property, prompt by prompt, as an interval (Algorithm 1).
-
-    Attributes:
-        rate: the share in the first half of the rows.
-        variance: how much it varies between prompts, from the same half.
-        inflation: Algorithm 1 on the second half.
-        interval: of p(property|x), shape `(1,)`, cut to [0, 1].
-        miss_rate: the share of prompts whose rate may lie outside.
-    """
-
-    rate: float
-    variance: float
-    inflation: VarianceInflation
-    interval: Interval
-    miss_rate: float
+def _overlap(first: Tokens, second: Tokens) -> float:
+    words = set(second[:-1])
+    return len(words & set(first[:-1])) / max(1, len(words))
 
 
-def property_rate(
-    values: np.ndarray,
-    *,
-    min_variance: float = 0.01,
-    failure_rate: float = 0.05,
-    miss_rate: float = 0.1,
-) -> PropertyRate:
-    """A guaranteed interval for the rate of a yes/no property, of a random new prompt.
-
-    The rate and its variance over prompts are estimated on one half of the rows, and Algorithm 1
-    makes them valid on the other, so the guarantee needs nothing but independent rows.
-
-    >>> rng = np.random.default_rng(0)
-    >>> found = property_rate(rng.random((2000, 2)) < 0.3)
-    >>> str(found.interval.rests_on), bool(found.interval.contains([0.3])[0])
-    ('guaranteed by a calibration set', True)
-
-    Args:
-        values: `(rows, k)` zeros and ones, k >= 2 responses a row.
-        min_variance: see `fit_variance_inflation`.
-        failure_rate: how often, over calibration sets, the guarantee may not hold.
-        miss_rate: the share of prompts whose rate may lie outside.
-    """
-    table = as_floats("values", values)
-    if table.ndim != 2 or table.shape[0] < 4:
-        raise ValueError(
-            f"values has shape {table.shape}; expected at least 4 rows of two or more responses."
-        )
-    fitting, calibration = table[::2], table[1::2]
-    rate = float(fitting.mean())
-    spread = fitting - rate
-    # The mean product of two different responses of a row is the variance of p(property|x).
-    k = table.shape[1]
-    products = (spread.sum(axis=1) ** 2 - (spread**2).sum(axis=1)) / (k * (k - 1))
-    variance = float(products.mean())
-    constant = np.ones(len(calibration))
-    inflation = fit_variance_inflation(
-        rate * constant,
-        variance * constant,
-        calibration.astype(np.int64),
-        min_variance=min_variance,
-        failure_rate=failure_rate,
-    )
-    interval = inflation.interval([rate], [variance], miss_rate).clipped()
-    return PropertyRate(rate, variance, inflation, interval, miss_rate)
-
-
-def _mean_and_error(values: FloatArray) -> tuple[float, float]:
-    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.inf
-    return float(values.mean()), float(error)
+def _nats(log_probs: FloatArray) -> FloatArray:
+    return np.maximum(log_probs, _LOWEST)

@@ -1,0 +1,96 @@
+"""What `check` found about a model, kept beside it as `MODEL.check.json` for `answer` to obey.
+
+The file names the model by its content, so that the finding about one model is never taken for a
+finding about another that was saved in its place.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from secondguess._files import write_json
+from secondguess.language.checking import PairCheck, Verdict
+from secondguess.language.model import PairLanguageModel
+
+_KIND, _FORMAT = "secondguess check", 1
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """The verdict on a model and the finest bound that its noise allows.
+
+    >>> CheckFinding(Verdict.NO_SIGN, 0.08, 500, {}).objection(0.1) is None
+    True
+    >>> print(CheckFinding(Verdict.NO_SIGN, 0.08, 500, {}).objection(0.05))
+    max_hallucination_rate is 0.05, below 0.080, the finest bound that the model's own noise allows
+
+    Attributes:
+        verdict: what the model is.
+        resolution: see `PairCheck.resolution`.
+        num_pairs: how many held-out pairs it rests on.
+        model: the identity of the model.
+    """
+
+    verdict: Verdict
+    resolution: float
+    num_pairs: int
+    model: dict[str, Any]
+
+    @classmethod
+    def of(cls, check: PairCheck, model: PairLanguageModel) -> CheckFinding:
+        """What a check of this model found."""
+        return cls(check.verdict, check.resolution, len(check), model.identity)
+
+    def objection(self, max_hallucination_rate: float) -> str | None:
+        """Why answers at this rate would not be what they claim, or None."""
+        if self.verdict is not Verdict.NO_SIGN:
+            return f"the check of {self.num_pairs:,} pairs says that the model {self.verdict}"
+        if max_hallucination_rate < self.resolution:
+            return (
+                f"max_hallucination_rate is {max_hallucination_rate:g}, below "
+                f"{self.resolution:.3f}, the finest bound that the model's own noise allows"
+            )
+        return None
+
+    def save_beside(self, folder: Path) -> None:
+        """Write `FOLDER.check.json`, whole or not at all."""
+        content = {
+            "kind": _KIND,
+            "format": _FORMAT,
+            "verdict": self.verdict.name,
+            "resolution": self.resolution,
+            "num_pairs": self.num_pairs,
+            "model": self.model,
+        }
+        write_json(_path(folder), content)
+
+    @classmethod
+    def load_beside(cls, folder: Path, model: PairLanguageModel) -> CheckFinding | None:
+        """The finding about the model in a folder; None if this very model was not checked."""
+        path = _path(folder)
+        if not path.is_file():
+            return None
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if (content["kind"], content["format"]) != (_KIND, _FORMAT):
+                raise ValueError
+            resolution = float(content["resolution"])
+            if not 0 <= resolution <= 1:
+                raise ValueError
+            found = cls(
+                Verdict[content["verdict"]], resolution, int(content["num_pairs"]), content["model"]
+            )
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ValueError(
+                f"{path} is damaged; expected what 'secondguess check' wrote. Check the model "
+                f"again, or remove the file."
+            ) from None
+        return found if found.model == model.identity else None
+
+
+def _path(folder: Path) -> Path:
+    folder = folder.resolve()
+    return folder.with_name(folder.name + ".check.json")
