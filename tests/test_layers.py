@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import secondguess
+
 PACKAGE = Path(__file__).parent.parent / "src" / "secondguess"
 LAYERS = [
     "_files",
@@ -53,7 +55,7 @@ def wrong_imports(source: str, module: str) -> set[str]:
     parts = module.split(".")
     layer = parts[1] if len(parts) > 1 else "__init__"
     if layer in ("__init__", "__main__"):
-        allowed = {"theory"} if layer == "__init__" else set(LAYERS)
+        allowed = set(LAYERS)  # the front door names things of all layers, and loads none
     else:
         allowed = set(LAYERS[: LAYERS.index(layer) + 1])
     return imported_layers(source, module) - allowed
@@ -93,11 +95,47 @@ def test_every_folder_is_a_known_layer():
     assert folders <= set(LAYERS)
 
 
+def loaded_by(code: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has loaded after some code."""
+    code += "; import sys; print(*{name.split('.')[0] for name in sys.modules})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+HEAVY = {"torch", "transformers", "matplotlib", "sklearn", "typer", "pyarrow", "rich"}
+
+
 def test_importing_the_package_loads_nothing_heavy():
+    assert not loaded_by("import secondguess; dir(secondguess)") & (HEAVY | {"numpy", "scipy"})
+    assert not loaded_by("from secondguess import hallucination_bound") & HEAVY
+
+
+def test_the_front_door_opens_and_shows_nothing_private():
+    assert [name for name in dir(secondguess) if name.startswith("_")] == ["__version__"]
+    for name in secondguess.__all__:
+        assert getattr(secondguess, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = secondguess.nothing  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_what_checkers_see_is_what_is_loaded():
+    seen = {}
+    for node in ast.walk(ast.parse((PACKAGE / "__init__.py").read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("secondguess."):
+            for alias in node.names:
+                seen[alias.name] = (node.module or "").removeprefix("secondguess.")
+    assert seen == secondguess._HOME_OF
+    assert sorted(seen) == secondguess.__all__
+
+
+def test_a_missing_extra_is_named_with_its_install_line():
     code = (
-        "import sys, secondguess; "
-        "heavy = {'torch', 'transformers', 'matplotlib', 'sklearn', 'typer', 'pyarrow', 'rich'}; "
-        "print(*sorted(heavy & set(sys.modules)))"
+        "import sys; sys.modules['torch'] = None\n"
+        "try: from secondguess import PairClassifier\n"
+        "except ModuleNotFoundError as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == ""
+    assert run.stdout == (
+        "PairClassifier needs torch; install it with\n"
+        "    pip install 'secondguess[classification]'\n"
+    )

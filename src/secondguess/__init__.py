@@ -1,79 +1,208 @@
 """secondguess: models that say what they don't know.
 
-`import secondguess as sg` gives the theory layer (NumPy and SciPy only).
-`secondguess.classification` trains pair models of labels (torch) and `secondguess.language` pair
-models of sequences (transformers); neither is imported here.
+The front door: every name below is loaded on first use, so that `import secondguess` loads none of
+its dependencies. Names of `theory` need NumPy and SciPy only; `PairClassifier` and its kin need
+the extra `classification`, `PairLanguageModel` and its kin the extra `language`.
 """
 
-from importlib.metadata import version
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from secondguess.theory.bounds import (
-    cantelli_lower_bound,
-    chebyshev_interval,
-    hallucination_bound,
-)
-from secondguess.theory.calibration.cutoff import select_min_variance
-from secondguess.theory.calibration.families import (
-    BinInflations,
-    ClassInflations,
-    fit_by_bin,
-    fit_by_class,
-)
-from secondguess.theory.calibration.inflation import (
-    InflationStream,
-    VarianceInflation,
-    fit_variance_inflation,
-)
-from secondguess.theory.calibration.means import (
-    BoundedMean,
-    mean_interval,
-    mean_lower_bound,
-    mean_upper_bound,
-)
-from secondguess.theory.calibration.one_sided import CalibratedLowerBound, fit_lower_bound
-from secondguess.theory.decoding import decode_rejection, decode_selective, decode_top1
-from secondguess.theory.joints import (
-    JointReport,
-    binary_joint,
-    binary_moments,
-    check_joint,
-    joint_from_moments,
-    joint_marginal,
-    joint_scores,
-    pair_covariance,
-)
-from secondguess.theory.metrics import (
-    HallucinationCurve,
-    RiskCoverageCurve,
-    accuracy,
-    annotator_kl,
-    grouping_error,
-    hallucination_curve,
-    interval_coverage,
-    mean_variance,
-    risk_coverage_curve,
-    squared_error_estimate,
-)
-from secondguess.theory.records import (
-    Bound,
-    Decision,
-    GapKind,
-    Interval,
-    Prediction,
-    RestsOn,
-    SelfCheatScores,
-)
-from secondguess.theory.reliability import (
-    ReliabilityBins,
-    first_order_ece,
-    first_order_ece_standard_error,
-    reliability_bins,
-    second_order_ece,
-    second_order_ece_floor,
-    second_order_ece_standard_error,
-)
+if TYPE_CHECKING:
+    from secondguess.classification.cross_validation import (
+        cross_predict,
+    )
+    from secondguess.classification.estimators import (
+        PairClassifier,
+    )
+    from secondguess.classification.pairs import (
+        PairData,
+    )
+    from secondguess.displays.curves import (
+        HallucinationCurveDisplay,
+        RiskCoverageDisplay,
+    )
+    from secondguess.displays.reliability import (
+        ConfidenceReliabilityDisplay,
+        ReliabilityDisplay,
+    )
+    from secondguess.language.answering import answer
+    from secondguess.language.formatting import (
+        PairFormat,
+    )
+    from secondguess.language.generation import Sampling
+    from secondguess.language.model import (
+        PairLanguageModel,
+    )
+    from secondguess.language.scoring import (
+        score,
+    )
+    from secondguess.theory.bounds import (
+        cantelli_lower_bound,
+        chebyshev_interval,
+        hallucination_bound,
+    )
+    from secondguess.theory.calibration.cutoff import (
+        select_min_variance,
+    )
+    from secondguess.theory.calibration.families import (
+        BinInflations,
+        ClassInflations,
+        fit_by_bin,
+        fit_by_class,
+    )
+    from secondguess.theory.calibration.inflation import (
+        InflationStream,
+        VarianceInflation,
+        fit_variance_inflation,
+    )
+    from secondguess.theory.calibration.means import (
+        BoundedMean,
+        mean_interval,
+        mean_lower_bound,
+        mean_upper_bound,
+    )
+    from secondguess.theory.calibration.one_sided import (
+        CalibratedLowerBound,
+        fit_lower_bound,
+    )
+    from secondguess.theory.decoding import (
+        decode_rejection,
+        decode_selective,
+        decode_top1,
+    )
+    from secondguess.theory.joints import (
+        JointReport,
+        binary_joint,
+        binary_moments,
+        check_joint,
+        joint_from_moments,
+        joint_marginal,
+        joint_scores,
+        pair_covariance,
+    )
+    from secondguess.theory.metrics import (
+        HallucinationCurve,
+        RiskCoverageCurve,
+        accuracy,
+        annotator_kl,
+        grouping_error,
+        hallucination_curve,
+        interval_coverage,
+        mean_variance,
+        risk_coverage_curve,
+        squared_error_estimate,
+    )
+    from secondguess.theory.records import (
+        Bound,
+        Decision,
+        GapKind,
+        Interval,
+        Prediction,
+        RestsOn,
+        SelfCheatScores,
+    )
+    from secondguess.theory.reliability import (
+        ReliabilityBins,
+        first_order_ece,
+        first_order_ece_standard_error,
+        reliability_bins,
+        second_order_ece,
+        second_order_ece_floor,
+        second_order_ece_standard_error,
+    )
 
-__version__ = version("secondguess")
+_HOMES = {
+    "classification.cross_validation": ("cross_predict",),
+    "classification.estimators": ("PairClassifier",),
+    "classification.pairs": ("PairData",),
+    "displays.curves": (
+        "HallucinationCurveDisplay",
+        "RiskCoverageDisplay",
+    ),
+    "displays.reliability": (
+        "ConfidenceReliabilityDisplay",
+        "ReliabilityDisplay",
+    ),
+    "language.formatting": ("PairFormat",),
+    "language.answering": ("answer",),
+    "language.generation": ("Sampling",),
+    "language.model": ("PairLanguageModel",),
+    "language.scoring": ("score",),
+    "theory.bounds": (
+        "cantelli_lower_bound",
+        "chebyshev_interval",
+        "hallucination_bound",
+    ),
+    "theory.calibration.cutoff": ("select_min_variance",),
+    "theory.calibration.families": (
+        "BinInflations",
+        "ClassInflations",
+        "fit_by_bin",
+        "fit_by_class",
+    ),
+    "theory.calibration.inflation": (
+        "InflationStream",
+        "VarianceInflation",
+        "fit_variance_inflation",
+    ),
+    "theory.calibration.means": (
+        "BoundedMean",
+        "mean_interval",
+        "mean_lower_bound",
+        "mean_upper_bound",
+    ),
+    "theory.calibration.one_sided": (
+        "CalibratedLowerBound",
+        "fit_lower_bound",
+    ),
+    "theory.decoding": (
+        "decode_rejection",
+        "decode_selective",
+        "decode_top1",
+    ),
+    "theory.joints": (
+        "JointReport",
+        "binary_joint",
+        "binary_moments",
+        "check_joint",
+        "joint_from_moments",
+        "joint_marginal",
+        "joint_scores",
+        "pair_covariance",
+    ),
+    "theory.metrics": (
+        "HallucinationCurve",
+        "RiskCoverageCurve",
+        "accuracy",
+        "annotator_kl",
+        "grouping_error",
+        "hallucination_curve",
+        "interval_coverage",
+        "mean_variance",
+        "risk_coverage_curve",
+        "squared_error_estimate",
+    ),
+    "theory.records": (
+        "Bound",
+        "Decision",
+        "GapKind",
+        "Interval",
+        "Prediction",
+        "RestsOn",
+        "SelfCheatScores",
+    ),
+    "theory.reliability": (
+        "ReliabilityBins",
+        "first_order_ece",
+        "first_order_ece_standard_error",
+        "reliability_bins",
+        "second_order_ece",
+        "second_order_ece_floor",
+        "second_order_ece_standard_error",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BinInflations",
@@ -81,25 +210,36 @@ __all__ = [
     "BoundedMean",
     "CalibratedLowerBound",
     "ClassInflations",
+    "ConfidenceReliabilityDisplay",
     "Decision",
     "GapKind",
     "HallucinationCurve",
+    "HallucinationCurveDisplay",
     "InflationStream",
     "Interval",
     "JointReport",
+    "PairClassifier",
+    "PairData",
+    "PairFormat",
+    "PairLanguageModel",
     "Prediction",
     "ReliabilityBins",
+    "ReliabilityDisplay",
     "RestsOn",
     "RiskCoverageCurve",
+    "RiskCoverageDisplay",
+    "Sampling",
     "SelfCheatScores",
     "VarianceInflation",
     "accuracy",
     "annotator_kl",
+    "answer",
     "binary_joint",
     "binary_moments",
     "cantelli_lower_bound",
     "chebyshev_interval",
     "check_joint",
+    "cross_predict",
     "decode_rejection",
     "decode_selective",
     "decode_top1",
@@ -123,9 +263,37 @@ __all__ = [
     "pair_covariance",
     "reliability_bins",
     "risk_coverage_curve",
+    "score",
     "second_order_ece",
     "second_order_ece_floor",
     "second_order_ece_standard_error",
     "select_min_variance",
     "squared_error_estimate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("secondguess")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'secondguess' has no attribute {name!r}")
+    home = _HOME_OF[name]
+    try:
+        value = getattr(import_module(f"secondguess.{home}"), name)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        if missing in ("", "secondguess"):
+            raise
+        extra = home.split(".")[0]
+        raise ModuleNotFoundError(
+            f"{name} needs {missing}; install it with\n    pip install 'secondguess[{extra}]'",
+            name=error.name,
+        ) from None
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -10,7 +10,6 @@ import typer
 EXTRAS = {
     "torch": "classification",
     "accelerate": "classification",
-    "filelock": "classification",
     "safetensors": "classification",
     "sklearn": "classification",
     "transformers": "language",
@@ -21,7 +20,7 @@ EXTRAS = {
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Turn a bad value, an unusable file or a missing package into a message and exit code 2.
+    """Turn a bad value, a bad file, a divergence or a missing package into a message and code 2.
 
     Put it around what reads the user's files and arguments, imports included. Other exceptions are
     bugs and keep their traceback.
@@ -38,6 +37,6 @@ def user_errors() -> Iterator[None]:
             err=True,
         )
         raise typer.Exit(2) from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:
         typer.echo(f"secondguess: {error}", err=True)
         raise typer.Exit(2) from None
