@@ -1,0 +1,101 @@
+"""`secondguess serve`: an OpenAI-compatible server whose answers carry a bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from secondguess.cli.errors import user_errors
+from secondguess.cli.language import GapName, StrategyName
+from secondguess.cli.rows import ModelArgument
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(rich_help_panel="Language models")(serve)
+
+
+def serve(
+    model: ModelArgument,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free one.")] = 8000,
+    name: Annotated[
+        str | None, typer.Option(help="What clients call the model. Default: the folder's name.")
+    ] = None,
+    max_hallucination_rate: Annotated[
+        float, typer.Option(help="The largest bound that is still answered.")
+    ] = 0.1,
+    strategy: Annotated[
+        StrategyName, typer.Option(help="As in 'secondguess answer'.")
+    ] = StrategyName.rejection,
+    num_candidates: Annotated[
+        int, typer.Option(min=1, max=64, help="Samples one answer may cost (rejection, top1).")
+    ] = 10,
+    min_probability: Annotated[
+        float | None, typer.Option(help="No token less likely than this is sampled.")
+    ] = None,
+    gap: Annotated[
+        GapName, typer.Option(help="How confidences above 1 are treated.")
+    ] = GapName.absolute,
+    chat: Annotated[
+        bool | None,
+        typer.Option(
+            "--chat/--text",
+            help="Messages go through the chat template, or the one message is the prompt as it "
+            "is; serve as you trained. Default: --chat if the tokenizer has a template.",
+        ),
+    ] = None,
+    max_batch: Annotated[int, typer.Option(min=1, help="Responses computed side by side.")] = 64,
+    max_waiting: Annotated[
+        int, typer.Option(min=1, help="Requests in line; one more gets status 429.")
+    ] = 256,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds of a request.")] = 120.0,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SECONDGUESS_API_KEY",
+            show_envvar=True,
+            help="What clients must send; better set by the environment.",
+        ),
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None, typer.Option(help="A site whose pages may call this server; repeatable.")
+    ] = None,
+) -> None:
+    """Serve a pair model to OpenAI clients, with a page to play with at /.
+
+    An answer carries its bound; where no candidate has one that is small enough, the model
+    abstains (content null, with a refusal). Stop it with Ctrl-C: accepted requests are finished.
+    """
+    with user_errors():
+        import uvicorn
+
+        from secondguess._arrays import check_rate
+        from secondguess.language.engines import LocalEngine
+        from secondguess.language.model import PairLanguageModel
+        from secondguess.serving.answers import Defaults
+        from secondguess.serving.app import ServerConfig, create_app
+
+        defaults = Defaults(
+            max_hallucination_rate=check_rate("max_hallucination_rate", max_hallucination_rate),
+            strategy=strategy.value,
+            num_candidates=num_candidates,
+            min_probability=min_probability,
+            gap=gap.value,
+        )
+        config = ServerConfig(
+            model_name=name or Path(model).resolve().name,
+            defaults=defaults,
+            chat=chat,
+            max_batch=max_batch,
+            max_waiting=max_waiting,
+            timeout=timeout,
+            api_key=api_key,
+            cors_origins=tuple(cors_origin or ()),
+        )
+        engine = LocalEngine(PairLanguageModel.load(model), batch_size=max_batch)
+        app = create_app(engine, config)
+        typer.echo(f"serving {config.model_name} on http://{host}:{port} (page at /)")
+        uvicorn.run(app, host=host, port=port, access_log=False, log_level="warning")

@@ -1,0 +1,1 @@
+"""An OpenAI-compatible server whose answers carry a bound, and its page. Needs FastAPI."""

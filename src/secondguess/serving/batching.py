@@ -1,0 +1,153 @@
+"""Requests that arrive together are computed together, in one thread, in the order they came.
+
+The event loop takes requests and waits; one worker thread runs the engine. While a batch runs,
+further jobs wait in line, and the next batch takes as many of them as fit. A job whose client has
+gone is dropped before its batch starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from secondguess.language.engines import Draw, Engine
+from secondguess.language.scoring import ScoredResponse, Tokens
+from secondguess.serving.errors import RefusedRequest
+
+
+@dataclass(eq=False)
+class Job:
+    """What one request needs of the engine: responses to draw, or responses to score.
+
+    Attributes:
+        draws: what to sample.
+        items: prompts with responses to score.
+        result: the scored responses, draws first.
+    """
+
+    draws: list[Draw] = field(default_factory=list)
+    items: list[tuple[Tokens, Tokens]] = field(default_factory=list)
+    result: asyncio.Future[list[ScoredResponse]] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    @property
+    def rows(self) -> int:
+        """How many responses it costs."""
+        return len(self.draws) + len(self.items)
+
+
+class Watcher(Protocol):
+    """Is told about batches."""
+
+    def batch_done(self, rows: int, seconds: float) -> None:
+        """A batch was computed."""
+
+
+class Batcher:
+    """A line of jobs before an engine.
+
+    Args:
+        engine: does the work.
+        max_rows: how many responses a batch has at most (a larger job is a batch of its own).
+        max_waiting: how many jobs may wait; one more is refused with status 429.
+        watcher: is told about batches.
+    """
+
+    def __init__(
+        self, engine: Engine, *, max_rows: int, max_waiting: int, watcher: Watcher
+    ) -> None:
+        self.engine, self.max_rows, self.max_waiting = engine, max_rows, max_waiting
+        self._watcher = watcher
+        self._line: deque[Job] = deque()
+        self._arrived = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="secondguess-engine")
+        self._task: asyncio.Task[None] | None = None
+        self._seconds_per_batch = 1.0
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs are in line."""
+        return len(self._line)
+
+    def start(self) -> None:
+        """Begin to work; call it inside the running event loop."""
+        self._task = asyncio.create_task(self._work())
+
+    async def stop(self) -> None:
+        """End after the batch at work; jobs still in line are refused."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for job in self._line:
+            if not job.result.done():
+                job.result.set_exception(RefusedRequest(503, "the server is shutting down."))
+        self._thread.shutdown()
+
+    async def run(self, job: Job) -> list[ScoredResponse]:
+        """Wait in line and return the scored responses; cancelling this drops the job."""
+        if not job.rows:
+            return []
+        if len(self._line) >= self.max_waiting:
+            batches = 1 + sum(each.rows for each in self._line) / self.max_rows
+            seconds = math.ceil(min(batches * self._seconds_per_batch, 60))
+            raise RefusedRequest(
+                429,
+                f"{len(self._line)} requests are waiting, as many as may; try again in "
+                f"{seconds} seconds.",
+                code="queue_full",
+                headers={"Retry-After": str(max(seconds, 1))},
+            )
+        self._line.append(job)
+        self._arrived.set()
+        return await job.result
+
+    async def _work(self) -> None:
+        while True:
+            await self._arrived.wait()
+            batch = self._next_batch()
+            if not batch:
+                self._arrived.clear()
+                continue
+            start = time.perf_counter()
+            loop = asyncio.get_running_loop()
+            results = await loop.run_in_executor(self._thread, self._compute, batch)
+            seconds = time.perf_counter() - start
+            self._seconds_per_batch += 0.2 * (seconds - self._seconds_per_batch)
+            self._watcher.batch_done(sum(job.rows for job in batch), seconds)
+            for job, result in zip(batch, results, strict=True):
+                if job.result.done():
+                    continue
+                if isinstance(result, Exception):
+                    job.result.set_exception(result)
+                else:
+                    job.result.set_result(result)
+
+    def _next_batch(self) -> list[Job]:
+        batch: list[Job] = []
+        rows = 0
+        while self._line and (not batch or rows + self._line[0].rows <= self.max_rows):
+            job = self._line.popleft()
+            if not job.result.cancelled():
+                batch.append(job)
+                rows += job.rows
+        return batch
+
+    def _compute(self, batch: list[Job]) -> list[list[ScoredResponse] | Exception]:
+        """The results of a batch; a job that fails alone does not take the others with it."""
+        try:
+            drawn = iter(self.engine.sample([draw for job in batch for draw in job.draws]))
+            scored = iter(self.engine.score([item for job in batch for item in job.items]))
+            return [
+                [next(drawn) for _ in job.draws] + [next(scored) for _ in job.items]
+                for job in batch
+            ]
+        except Exception as error:
+            if len(batch) == 1:
+                return [error]
+            return [result for job in batch for result in self._compute([job])]

@@ -1,0 +1,67 @@
+"""An engine with known scores: what it answers follows from the prompt and the seed alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from secondguess.language.engines import Draw
+from secondguess.language.formatting import PairFormat, PairFormatter
+from secondguess.language.scoring import ScoredResponse, Tokens
+from secondguess.language.tokenizer import word_tokenizer
+
+WORDS = ["known", "unknown", "mixed", "rome", "oslo", "lima", "and", "so", "on"]
+
+
+class KnownEngine:
+    """Sure about the prompt `known`, unsure about `unknown`, and about half of `mixed`.
+
+    `gate`, if it is set, must be opened before a batch is computed; `begun` counts batches that
+    have begun, `batches` lists the sizes of those that passed the gate.
+    """
+
+    def __init__(self) -> None:
+        self._formatter = PairFormatter(word_tokenizer(WORDS), PairFormat(response_length=6))
+        self.gate: threading.Event | None = None
+        self.begun = 0
+        self.batches: list[int] = []
+        self.fails_on: Tokens | None = None
+
+    @property
+    def formatter(self) -> PairFormatter:
+        return self._formatter
+
+    def sample(self, draws: Sequence[Draw]) -> list[ScoredResponse]:
+        self.begun += bool(draws)
+        if self.gate is not None and draws:
+            assert self.gate.wait(30)
+        if draws:
+            self.batches.append(len(draws))
+        if self.fails_on is not None and any(draw.prompt == self.fails_on for draw in draws):
+            raise RuntimeError("a bug")
+        places = ["rome", "oslo", "lima"]
+        texts = [
+            f"{places[np.random.default_rng(draw.seed).integers(3)]} and so on" for draw in draws
+        ]
+        return self.score(
+            [
+                (draw.prompt, self._formatter.response_tokens(text))
+                for draw, text in zip(draws, texts, strict=True)
+            ]
+        )
+
+    def score(self, items: Sequence[tuple[Tokens, Tokens]]) -> list[ScoredResponse]:
+        return [self._scored(*item) for item in items]
+
+    def _scored(self, prompt: Tokens, response: Tokens) -> ScoredResponse:
+        known = self._formatter.prompt_tokens("known")
+        mixed = self._formatter.prompt_tokens("mixed")
+        text = self._formatter.text(response)
+        sure = prompt == known or (prompt == mixed and text.startswith("rome"))
+        first = np.full(len(response), -0.01)
+        first[0] = np.log(1 / 3)
+        second = first.copy()
+        second[0] = np.log(0.34 if sure else 0.99)
+        return ScoredResponse(response, text, first, second)

@@ -1,0 +1,240 @@
+"""The server over its own interface: shapes, decisions, refusals, limits."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from serving.stand_in import KnownEngine
+
+from secondguess.serving.answers import Defaults
+from secondguess.serving.app import ServerConfig, create_app
+
+
+@pytest.fixture
+def engine() -> KnownEngine:
+    return KnownEngine()
+
+
+@pytest.fixture
+def client(engine: KnownEngine):
+    with TestClient(create_app(engine, ServerConfig(model_name="pairs"))) as client:
+        yield client
+
+
+def ask(client: TestClient, question: str = "known", **fields) -> httpx.Response:
+    body = {"model": "pairs", "messages": [{"role": "user", "content": question}], **fields}
+    return client.post("/v1/chat/completions", json=body)
+
+
+def test_an_answer_carries_its_bound(client):
+    [choice] = ask(client).json()["choices"]
+    assert choice["message"]["content"].endswith("and so on")
+    assert choice["message"]["refusal"] is None
+    ours = choice["secondguess"]
+    assert ours["abstained"] is False
+    assert ours["bound"] == pytest.approx(1 - (1 / 3) / 0.34)
+    assert ours["confidence"] == pytest.approx((1 / 3) / 0.34)
+    assert ours["rests_on"] == "if calibrated on pairs"
+
+
+def test_an_abstention_is_a_refusal_that_clients_do_not_raise_on(client):
+    [choice] = ask(client, "unknown").json()["choices"]
+    assert choice["message"]["content"] is None
+    assert choice["message"]["refusal"].startswith("I don't know.")
+    assert choice["finish_reason"] == "stop"
+    assert choice["secondguess"]["abstained"] is True
+    assert choice["secondguess"]["bound"] is None
+
+
+def test_a_request_may_allow_more(client):
+    [choice] = ask(client, "unknown", max_hallucination_rate=0.9).json()["choices"]
+    assert choice["message"]["content"]
+    assert choice["secondguess"]["bound"] == pytest.approx(1 - (1 / 3) / 0.99)
+
+
+def test_strategies(client):
+    def first(**fields):
+        [choice] = ask(client, "mixed", seed=3, return_candidates=True, **fields).json()["choices"]
+        return choice["secondguess"], choice["message"]["content"]
+
+    ours, said = first(strategy="rejection", num_candidates=20)
+    assert said.startswith("rome")
+    assert len(ours["candidates"]) == ours["num_candidates"] == 20
+    ours, said = first(strategy="selective")
+    assert len(ours["candidates"]) == 1
+    assert (said is not None) == ours["candidates"][0]["text"].startswith("rome")
+
+
+def test_the_same_seed_gives_the_same_answer_and_n_gives_others(client):
+    once, again = (ask(client, seed=7, n=8).json()["choices"] for _ in range(2))
+    texts = [choice["message"]["content"] for choice in once]
+    assert texts == [choice["message"]["content"] for choice in again]
+    assert len(set(texts)) > 1
+    assert [choice["index"] for choice in once] == list(range(8))
+
+
+def test_stop_and_max_tokens_cut_and_score_what_is_left(client):
+    [choice] = ask(client, stop=["and"], logprobs=True).json()["choices"]
+    assert choice["message"]["content"].strip() in ("rome", "oslo", "lima")
+    assert choice["finish_reason"] == "stop"
+    assert len(choice["logprobs"]["content"]) == 1
+    [choice] = ask(client, max_tokens=2).json()["choices"]
+    assert choice["message"]["content"].endswith("and")
+    assert choice["finish_reason"] == "length"
+    assert choice["secondguess"]["cut_off"] is True
+
+
+def test_logprobs_and_cheating_go_token_by_token(client):
+    [choice] = ask(client, logprobs=True).json()["choices"]
+    content = choice["logprobs"]["content"]
+    assert [each["token"].strip() for each in content][1:] == ["and", "so", "on"]
+    assert content[0]["logprob"] == pytest.approx(-1.0986, abs=1e-3)
+    assert len(choice["secondguess"]["token_cheating"]) == 5  # with the end
+
+
+def test_completions_take_texts_tokens_and_lists(client, engine):
+    tokens = list(engine.formatter.prompt_tokens("known"))
+    for prompt, number in [("known", 1), (tokens, 1), (["known", "unknown"], 2), ([tokens], 1)]:
+        body = {"model": "pairs", "prompt": prompt, "logprobs": 1}
+        answer = client.post("/v1/completions", json=body).json()
+        assert len(answer["choices"]) == number
+        assert answer["choices"][0]["text"]
+    assert client.post(
+        "/v1/completions", json={"model": "pairs", "prompt": ["known", "unknown"]}
+    ).json()["choices"][1]["secondguess"]["refusal"]
+
+
+def test_streams_come_in_events(client):
+    for stream, path in [(True, "/v1/chat/completions"), (True, "/v1/completions")]:
+        body = {"model": "pairs", "stream": stream, "stream_options": {"include_usage": True}}
+        asked = {"messages": [{"role": "user", "content": "known"}], "prompt": "known"}
+        body |= {"messages": asked["messages"]} if "chat" in path else {"prompt": asked["prompt"]}
+        response = client.post(path, json=body)
+        assert response.headers["content-type"].startswith("text/event-stream")
+        *events, last = response.text.strip().split("\n\n")
+        assert last == "data: [DONE]"
+        parsed = [json.loads(event.removeprefix("data: ")) for event in events]
+        assert parsed[-1]["usage"]["total_tokens"] > 0
+        assert parsed[-2]["choices"][0]["secondguess"]["abstained"] is False
+
+
+def test_json_formats_reject_texts_that_do_not_fit(client):
+    [choice] = ask(client, response_format={"type": "json_object"}).json()["choices"]
+    assert choice["message"]["content"] is None
+    assert choice["message"]["refusal"]
+    schema = {"name": "x", "schema": {"type": "object", "properties": {"a": {"pattern": "(a+)+"}}}}
+    refused = ask(client, response_format={"type": "json_schema", "json_schema": schema})
+    assert refused.status_code == 400
+    assert "pattern" in refused.json()["error"]["message"]
+
+
+def test_scores_of_given_responses(client):
+    body = {"prompt": "unknown", "responses": ["rome", "oslo and on"]}
+    data = client.post("/score", json=body).json()["data"]
+    assert [each["text"] for each in data] == body["responses"]
+    assert data[0]["confidence"] == pytest.approx((1 / 3) / 0.99)
+
+
+def test_models_health_metrics(client):
+    assert client.get("/v1/models").json()["data"][0]["id"] == "pairs"
+    assert client.get("/v1/models/pairs").json()["object"] == "model"
+    assert client.get("/v1/models/other").status_code == 404
+    assert client.get("/health").json() == {"status": "ok"}
+    ask(client)
+    ask(client, "unknown")
+    text = client.get("/metrics").text
+    assert 'secondguess_decisions_total{outcome="answered"} 1.0' in text
+    assert 'secondguess_decisions_total{outcome="abstained"} 1.0' in text
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"[" * 100_000, 400),
+        (b'{"model": "pairs"}', 400),
+        (b'{"model": "pairs", "messages": []}', 400),
+        (b'{"model": "pairs", "messages": [{"role": "user", "content": "\\ud800"}]}', 400),
+        (b'{"model": "pairs", "messages": [{"role": "user", "content": ""}]}', 400),
+        (b'{"model": "gpt", "messages": [{"role": "user", "content": "known"}]}', 404),
+        (b'{"model": "pairs", "messages": [{"role": "user", "content": "known"}], "n": 1e99}', 400),
+        (b"x" * 1_000_001, 413),
+    ],
+)
+def test_bad_bodies_get_the_error_shape(client, content, status):
+    response = client.post("/v1/chat/completions", content=content)
+    assert response.status_code == status
+    assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tools", []),
+        ("temperature", "warm"),
+        ("temperature", -1),
+        ("n", 0),
+        ("n", 10_000),
+        ("top_logprobs", 3),
+        ("max_hallucination_rate", 0),
+        ("max_hallucination_rate", 2),
+        ("num_candidates", 10**9),
+        ("stop", [""]),
+        ("seed", "x"),
+        ("strategy", "best"),
+    ],
+)
+def test_bad_and_unknown_fields_are_named(client, field, value):
+    response = ask(client, **{field: value})
+    assert response.status_code == 400
+    assert field in response.json()["error"]["param"]
+
+
+def test_a_key_is_asked_for_before_anything_is_read(engine):
+    config = ServerConfig(model_name="pairs", api_key="secret")
+    with TestClient(create_app(engine, config)) as client:
+        assert client.get("/health").status_code == 200
+        assert ask(client).status_code == 401
+        for wrong in ("Bearer secre", "Bearer secretx", "Basic secret", "Bearer ", "secret"):
+            assert client.get("/v1/models", headers={"Authorization": wrong}).status_code == 401
+        right = {"Authorization": "Bearer secret"}
+        assert client.get("/v1/models", headers=right).status_code == 200
+
+
+def test_other_sites_may_not_call_unless_asked(engine):
+    origin = {"Origin": "https://elsewhere.example"}
+    for origins, expected in [((), None), (("https://elsewhere.example",), origin["Origin"])]:
+        config = ServerConfig(model_name="pairs", cors_origins=origins)
+        with TestClient(create_app(engine, config)) as client:
+            headers = client.get("/v1/models", headers=origin).headers
+            assert headers.get("access-control-allow-origin") == expected
+
+
+def test_a_bug_is_an_error_without_its_details(engine):
+    engine.fails_on = engine.formatter.prompt_tokens("unknown")
+    app = create_app(engine, ServerConfig(model_name="pairs"))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        response = ask(client, "unknown")
+        assert response.status_code == 500
+        assert "a bug" not in response.text
+        assert ask(client).status_code == 200
+
+
+def test_defaults_of_the_operator_hold(engine):
+    defaults = Defaults(max_hallucination_rate=0.9, strategy="selective")
+    config = ServerConfig(model_name="pairs", defaults=defaults)
+    with TestClient(create_app(engine, config)) as client:
+        [choice] = ask(client, "unknown").json()["choices"]
+        assert choice["message"]["content"]
+        assert choice["secondguess"]["num_candidates"] == 1
+
+
+def test_the_page_runs_nothing_but_its_own_script(client):
+    response = client.get("/")
+    policy = response.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
