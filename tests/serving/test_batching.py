@@ -123,7 +123,9 @@ def test_a_late_answer_is_given_up():
             app.router.lifespan_context(app),
             httpx.AsyncClient(transport=transport, base_url="http://here") as client,
         ):
-            response = await client.post("/v1/completions", json={"model": "pairs", "prompt": "known"})
+            response = await client.post(
+                "/v1/completions", json={"model": "pairs", "prompt": "known"}
+            )
             assert response.status_code == 503
             assert response.json()["error"]["code"] == "timeout"
             engine.gate.set()

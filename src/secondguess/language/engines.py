@@ -63,9 +63,7 @@ class LocalEngine:
         batch_size: how many sequences are in one pass.
     """
 
-    def __init__(
-        self, model: PairLanguageModel, *, batch_size: int = DEFAULT_BATCH_SIZE
-    ) -> None:
+    def __init__(self, model: PairLanguageModel, *, batch_size: int = DEFAULT_BATCH_SIZE) -> None:
         self.model, self.batch_size = model, batch_size
 
     @property

@@ -91,7 +91,7 @@ def sample(
     model: PairLanguageModel,
     prompts: Sequence[Prompt | EncodedRow],
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | Sequence[np.random.Generator],
     sampling: Sampling | None = None,
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> list[ScoredResponse]:
@@ -111,7 +111,7 @@ def sample(
         prompts: text, chat messages, tokens or encoded rows; equal prompts are computed once per
             batch, equal responses to one prompt are scored once.
         rng: row i uses the i-th row of `rng.random((len(prompts), response_length))`, whatever
-            `batch_size` is.
+            `batch_size` is; or one generator per prompt.
         sampling: how tokens are chosen; from the model's distribution if None.
         batch_size: how many responses are drawn side by side.
     """
@@ -195,13 +195,13 @@ class _Drawn:
 def _draw_all(
     model: PairLanguageModel,
     contexts: Sequence[_Context],
-    rng: np.random.Generator,
+    rng: np.random.Generator | Sequence[np.random.Generator],
     sampling: Sampling | None,
     batch_size: int,
 ) -> Iterator[tuple[list[int], _Drawn]]:
     """Rows and what was drawn for them, batch by batch; contexts of like length go together."""
     check_at_least("batch_size", batch_size, 1)
-    uniforms = rng.random((len(contexts), model.formatter.config.response_length))
+    uniforms = _uniforms(rng, len(contexts), model.formatter.config.response_length)
     processors = (sampling or Sampling()).processors()
     order = sorted(
         range(len(contexts)), key=lambda row: (len(contexts[row].tokens), contexts[row], row)
@@ -209,6 +209,19 @@ def _draw_all(
     for rows in chunks(order, batch_size):
         batch = [contexts[row] for row in rows]
         yield list(rows), _draw(model, batch, uniforms[rows], processors)
+
+
+def _uniforms(
+    rng: np.random.Generator | Sequence[np.random.Generator], num_rows: int, length: int
+) -> FloatArray:
+    """`(num_rows, length)` uniform numbers."""
+    if isinstance(rng, np.random.Generator):
+        return rng.random((num_rows, length))
+    if len(rng) != num_rows:
+        raise ValueError(
+            f"there are {len(rng)} generators for {num_rows} prompts; expected as many."
+        )
+    return np.array([each.random(length) for each in rng]).reshape(num_rows, length)
 
 
 def _draw(

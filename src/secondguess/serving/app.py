@@ -14,19 +14,24 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
 from secondguess.language.engines import Engine
-from secondguess.language.formatting import EncodedRow, FormatError
+from secondguess.language.formatting import FormatError
 from secondguess.language.scoring import Tokens
 from secondguess.serving import records
 from secondguess.serving.answers import Defaults, decide_choices
@@ -59,7 +64,7 @@ class ServerConfig:
     """
 
     model_name: str
-    defaults: Defaults = Defaults()
+    defaults: Defaults = field(default_factory=Defaults)
     chat: bool | None = None
     max_batch: int = 64
     max_waiting: int = 256
@@ -154,9 +159,7 @@ class _Server:
             )
             for index, choice in enumerate(choices)
         ]
-        whole = records.completion(
-            "chat.completion", self.config.model_name, [prompt], choices
-        )
+        whole = records.completion("chat.completion", self.config.model_name, [prompt], choices)
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
             return _stream(records.chat_chunks(whole, described, usage=usage))
@@ -198,7 +201,9 @@ class _Server:
             self._check_model(body.model)
         if (body.prompt is None) == (body.messages is None):
             raise RefusedRequest(400, "expected either 'prompt' or 'messages'.", param="prompt")
-        prompt = self._prompt(body.prompt) if body.prompt else self._chat_prompt(body.messages or [])
+        prompt = (
+            self._prompt(body.prompt) if body.prompt else self._chat_prompt(body.messages or [])
+        )
         try:
             tokens = [self.engine.formatter.response_tokens(each) for each in body.responses]
         except FormatError as error:

@@ -28,7 +28,10 @@ class Counters:
             registry=self._registry,
         )
         self.decisions = Counter(
-            "secondguess_decisions", "Answers and abstentions.", ["outcome"], registry=self._registry
+            "secondguess_decisions",
+            "Answers and abstentions.",
+            ["outcome"],
+            registry=self._registry,
         )
         self.seconds = Histogram(
             "secondguess_request_seconds",
@@ -49,9 +52,7 @@ class Counters:
             buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
             registry=self._registry,
         )
-        self.waiting = Gauge(
-            "secondguess_waiting_jobs", "Jobs in line.", registry=self._registry
-        )
+        self.waiting = Gauge("secondguess_waiting_jobs", "Jobs in line.", registry=self._registry)
 
     def batch_done(self, rows: int, seconds: float) -> None:
         """Count a batch."""

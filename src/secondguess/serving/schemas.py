@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from secondguess.language.generation import Strategy
+from secondguess.language.answering import Strategy
 from secondguess.theory.records import GapKind
 
 MAX_CANDIDATES = 64
