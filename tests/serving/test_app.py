@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import httpx
 import pytest
 from fastapi.testclient import TestClient
 from serving.stand_in import KnownEngine
@@ -24,7 +23,7 @@ def client(engine: KnownEngine):
         yield client
 
 
-def ask(client: TestClient, question: str = "known", **fields) -> httpx.Response:
+def ask(client: TestClient, question: str = "known", **fields):
     body = {"model": "pairs", "messages": [{"role": "user", "content": question}], **fields}
     return client.post("/v1/chat/completions", json=body)
 

@@ -173,7 +173,7 @@ def text_chunks(whole: Record, choices: Sequence[Record], *, usage: bool) -> Ite
 
 
 def _pieces(formatter: PairFormatter, response: ScoredResponse) -> list[tuple[str, float]]:
-    texts = [formatter.tokenizer.decode([token]) for token in response.tokens[:-1]]
+    texts = [str(formatter.tokenizer.decode([token])) for token in response.tokens[:-1]]
     return list(zip(texts, map(float, response.log_marginal), strict=False))
 
 
