@@ -37,6 +37,11 @@ CHOOSING_SHARE = 0.2
 """Share of the rows that choose; never more than `MAX_CHOOSING_ROWS`."""
 
 MAX_CHOOSING_ROWS = 2000
+_MAX_REPEATED_ROWS = 10_000
+
+COUNTS_ADVANTAGE = 0.97
+"""Counts have more settings to choose from than pairs, and so more luck on the rows that choose:
+`auto` takes them where they promise to be narrower by this factor."""
 
 DETECTION_RATES = (0.9, 0.75, 0.5, 0.25, 0.1)
 _ROOTS = (0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2)
@@ -216,7 +221,7 @@ class _Certificate:
     def fit(
         self, choosing: _Rows, certifying: _Rows
     ) -> tuple[CountIntervals | VarianceInflation, ...]:
-        choice = min(self._choices(choosing, len(certifying.probs)), key=lambda c: c.width)
+        choice = min(self._choices(choosing, len(certifying.probs)), key=_handicapped)
         if choice.detection_rate is None:
             cutoff = choice.family.min_variance
             return (pair_inflation(*certifying, cutoff, self.failure_rate),)
@@ -238,7 +243,7 @@ class _Certificate:
             pairs = [min(share._pair_choices(c, num_rows), key=lambda c: c.width) for c in columns]
             width = float(np.mean([choice.width for choice in pairs]))
         best = min(counts, key=lambda c: c.width, default=None)
-        if best is not None and best.width <= width:
+        if best is not None and _handicapped(best) <= width:
             return (self._counted(best, certifying),)
         return tuple(
             pair_inflation(*certifying.column(i), c.family.min_variance, share.failure_rate)
@@ -280,17 +285,23 @@ class _Certificate:
         return choices or [_Choice(1.0, FAMILIES[0], 0.5)]
 
     def _pair_choices(self, rows: _Rows, num_certifying: int) -> list[_Choice]:
-        """The bound on these rows, carried over to the rows that certify."""
-        shrink = min(1.0, float(np.sqrt(len(rows.probs) / num_certifying)))
+        """The bound on these rows, repeated until they are as many as those that certify."""
+        size = min(num_certifying, _MAX_REPEATED_ROWS)
+        repeated = rows.take(np.arange(max(size, len(rows.probs))) % len(rows.probs))
+        shrink = min(1.0, float(np.sqrt(len(repeated.probs) / num_certifying)))
         choices = []
         for cutoff in PAIR_CUTOFFS:
-            inflation = pair_inflation(*rows, cutoff, self.failure_rate)
+            inflation = pair_inflation(*repeated, cutoff, self.failure_rate)
             slack = shrink * (inflation.upper_bound - inflation.mean)
             reach = np.sqrt((max(inflation.mean, 0.0) + slack) / self.miss_rate)
             family = NestedFamily("symmetric", cutoff)
             lower, upper = family.ends(rows.probs, rows.variance, float(reach))
             choices.append(_Choice(float(np.mean(upper - lower)), family, None))
         return choices
+
+
+def _handicapped(choice: _Choice) -> float:
+    return choice.width if choice.detection_rate is None else choice.width / COUNTS_ADVANTAGE
 
 
 def _order(num_rows: int, groups: ArrayLike | None, rng: np.random.Generator) -> IntArray:

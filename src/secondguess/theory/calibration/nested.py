@@ -70,7 +70,7 @@ class NestedFamily:
         if self.kind == "symmetric":
             reach = radius * self._deviation(variance)
             return np.clip(probs - reach, 0, 1), np.clip(probs + reach, 0, 1)
-        shapes, tail, margin = _shapes(probs, variance), 2.0 ** -(radius + 1), self._margin
+        shapes, tail, margin = beta_shapes(probs, variance), 2.0 ** -(radius + 1), self._margin
         lower = special.betaincinv(*shapes, tail) - margin
         upper = special.betainccinv(*shapes, tail) + margin
         return np.clip(lower, 0, 1), np.clip(upper, 0, 1)
@@ -95,7 +95,7 @@ class NestedFamily:
             reach = np.maximum(upper - probs, probs - lower)
             reach /= self._deviation(variance)
             return np.maximum(reach, 0.0, out=reach)
-        shapes, margin = _shapes(probs, variance), self._margin
+        shapes, margin = beta_shapes(probs, variance), self._margin
         tail = np.minimum(
             special.betaincc(*shapes, np.clip(upper - margin, 0, 1)),
             special.betainc(*shapes, np.clip(lower + margin, 0, 1)),
@@ -111,7 +111,7 @@ class NestedFamily:
         return np.sqrt(np.maximum(variance, self.min_variance))
 
 
-def _shapes(probs: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
+def beta_shapes(probs: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Both parameters of the Beta law with this mean and variance, or the nearest there is."""
     mean = np.clip(probs, _MEAN_MARGIN, 1 - _MEAN_MARGIN)
     share = np.clip(variance / (mean * (1 - mean)), _LEAST_SHARE, _LARGEST_SHARE)
