@@ -89,7 +89,7 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         model_: the trained `PairModel`.
         recalibration_: the fitted `PairRecalibration`; the identity where there was none.
         history_: losses of the training.
-        inflations_, calibration_conditions_: see `PairPredictions`.
+        inflations_, intervals_, calibration_conditions_: see `PairPredictions`.
     """
 
     targets: Targets | None
@@ -203,7 +203,7 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
             joint = joint_of(self.model_, held_out.inputs)
             self.recalibration_ = fit_recalibration(joint, held_out.data)
         # Intervals of an earlier fit would speak of another model.
-        for name in ("inflations_", "calibration_conditions_"):
+        for name in ("inflations_", "intervals_", "calibration_conditions_"):
             self.__dict__.pop(name, None)
         return self
 
@@ -263,6 +263,7 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
             feature_names=getattr(self, "feature_names_in_", np.array([])).tolist(),
             recalibration=self.recalibration_,
             inflations=getattr(self, "inflations_", None),
+            intervals=getattr(self, "intervals_", None),
             conditions=getattr(self, "calibration_conditions_", ()),
             tensors=tensors,
         ).write(Path(directory))
@@ -291,6 +292,9 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         classifier.recalibration_ = saved.recalibration
         if saved.inflations is not None:
             classifier.inflations_ = saved.inflations
+        if saved.intervals is not None:
+            classifier.intervals_ = saved.intervals
+        if saved.conditions:
             classifier.calibration_conditions_ = tuple(saved.conditions)
         return classifier
 

@@ -1,4 +1,4 @@
-"""Algorithm 1 for a classifier's predictions, on pair data.
+"""Algorithm 1, and intervals from counts, for a classifier's predictions on pair data.
 
 Rows are taken in a random order that does not depend on the data, one from each group, and a fifth
 of them chooses the cut-off where none is given. Which conditions remain is said by `conditions.py`.
@@ -16,6 +16,11 @@ from secondguess.classification.pairs import PairData
 from secondguess.classification.splitting import one_row_per_group
 from secondguess.theory.calibration.cutoff import select_min_variance
 from secondguess.theory.calibration.families import ClassInflations
+from secondguess.theory.calibration.fit_intervals import (
+    FittedIntervals,
+    IntervalMethod,
+    fit_intervals,
+)
 from secondguess.theory.calibration.inflation import (
     InflationStream,
     VarianceInflation,
@@ -89,6 +94,53 @@ def fit_inflations(
     )
     _refuse_negative(inflations, data)
     return inflations
+
+
+def fit_class_intervals(
+    prediction: Prediction,
+    data: PairData,
+    *,
+    method: IntervalMethod,
+    miss_rate: float,
+    failure_rate: float,
+    jointly: bool = False,
+    groups: ArrayLike | None = None,
+) -> FittedIntervals:
+    """`fit_intervals` for all annotations of every row, none of them set aside.
+
+    >>> rng = np.random.default_rng(0)
+    >>> data = PairData.from_responses(rng.integers(2, size=(1000, 20)))  # fair coins
+    >>> prediction = Prediction(np.full((1000, 2), 0.5), np.full((1000, 2), 0.01))
+    >>> fitted = fit_class_intervals(
+    ...     prediction, data, method="counts", miss_rate=0.1, failure_rate=0.05
+    ... )
+    >>> fitted.methods
+    ('counts', 'counts')
+
+    Args:
+        prediction: probabilities and variances `(n, K)` of rows that the model was not fitted to.
+        data: the responses, without annotators: a count rests on raters drawn at random.
+        method: `auto`, `pairs` or `counts`.
+        miss_rate: the share of inputs whose p(y|x) may lie outside.
+        failure_rate: how often, over calibration sets, that may not hold.
+        jointly: whether all classes of an input are to be held together.
+        groups: `(n,)` labels; of rows that share one, a random one is used.
+    """
+    if data.annotators is not None:
+        raise ValueError(
+            "the annotators are named, and counts of responses rest on raters that are drawn at "
+            "random for each row; expected method='pairs', which corrects for the few there are."
+        )
+    return fit_intervals(
+        prediction.probs,
+        prediction.variance,
+        data.counts(),
+        miss_rate=miss_rate,
+        failure_rate=failure_rate,
+        method=method,
+        jointly=jointly,
+        groups=groups,
+    )
 
 
 def _fit_class(

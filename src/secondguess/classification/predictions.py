@@ -15,10 +15,11 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from secondguess._arrays import FloatArray
 from secondguess.classification.conditions import check_conditions
-from secondguess.classification.inflation import fit_inflations
+from secondguess.classification.inflation import fit_class_intervals, fit_inflations
 from secondguess.classification.labels import Targets
 from secondguess.classification.pairs import PairData
 from secondguess.theory.calibration.families import ClassInflations
+from secondguess.theory.calibration.fit_intervals import FittedIntervals, IntervalMethod
 from secondguess.theory.records import Interval, Prediction
 
 
@@ -36,13 +37,15 @@ class PairPredictions:
 
     Attributes:
         classes_: `(K,)` labels.
-        inflations_: after `calibrate`, the variance inflation of each class.
+        inflations_: after `calibrate` by pairs, the variance inflation of each class.
+        intervals_: after `calibrate` by counts, what was certified.
         calibration_conditions_: what the guarantee of `predict_interval` rests on, in words.
     """
 
     targets: Targets | None
     classes_: NDArray[Any]
     inflations_: ClassInflations
+    intervals_: FittedIntervals
     calibration_conditions_: tuple[str, ...]
 
     def predict_moments(self, X: ArrayLike) -> Prediction:
@@ -70,8 +73,15 @@ class PairPredictions:
         groups: ArrayLike | None = None,
         failure_rate: float = 0.05,
         min_variance: float | None = None,
+        method: IntervalMethod = "pairs",
+        miss_rate: float = 0.1,
+        jointly: bool = False,
     ) -> Self:
-        """Run Algorithm 1 on rows that the training never saw, for `predict_interval`.
+        """Certify intervals on rows that the training never saw, for `predict_interval`.
+
+        By default that is Algorithm 1 on pairs of responses, for every miss rate at once. With many
+        responses per row `counts` gives narrower intervals, for the one miss rate that is named
+        here, and `auto` takes whichever promises to be narrower; see `fit_intervals`.
 
         The order of the rows does not matter. What the guarantee rests on is checked where it can
         be seen, and stated in `calibration_conditions_`.
@@ -86,7 +96,10 @@ class PairPredictions:
                 items of one source) share one. Each group is one unit of the guarantee.
             failure_rate: how often, over calibration sets, the guarantee may not hold.
             min_variance: the least variance of an interval; by default a fifth of the rows is set
-                aside to choose it.
+                aside to choose it. Only for `pairs`.
+            method: `pairs`, `counts` or `auto`.
+            miss_rate: the one to certify, for `counts` and `auto`.
+            jointly: whether to certify all classes of an input together, likewise.
 
         Raises:
             UnequalRatersError: the columns of y are people who lean differently.
@@ -97,9 +110,26 @@ class PairPredictions:
         data = self.read_targets(y)
         check_consistent_length(prediction.probs, data, groups)
         conditions = check_conditions(X, data, groups)
-        self.inflations_ = fit_inflations(
-            prediction, data, failure_rate=failure_rate, min_variance=min_variance, groups=groups
-        )
+        for name in ("inflations_", "intervals_"):  # of an earlier call
+            self.__dict__.pop(name, None)
+        if method == "pairs":
+            self.inflations_ = fit_inflations(
+                prediction,
+                data,
+                failure_rate=failure_rate,
+                min_variance=min_variance,
+                groups=groups,
+            )
+        else:
+            self.intervals_ = fit_class_intervals(
+                prediction,
+                data,
+                method=method,
+                miss_rate=miss_rate,
+                failure_rate=failure_rate,
+                jointly=jointly,
+                groups=groups,
+            )
         self.calibration_conditions_ = conditions
         return self
 
@@ -110,9 +140,19 @@ class PairPredictions:
 
         Args:
             X: inputs.
-            miss_rate: the share of new inputs whose p(y|x) may lie outside.
+            miss_rate: the share of new inputs whose p(y|x) may lie outside; after `calibrate` by
+                counts, the one that was certified.
             jointly: whether that share is for all classes at once rather than for each.
         """
+        if (fitted := getattr(self, "intervals_", None)) is not None:
+            if (miss_rate, jointly) != (fitted.miss_rate, fitted.jointly):
+                raise ValueError(
+                    f"miss_rate={miss_rate}, jointly={jointly} was asked for, but counts were "
+                    f"certified for miss_rate={fitted.miss_rate}, jointly={fitted.jointly}; "
+                    f"calibrate for it, or with method='pairs', which certifies every miss rate."
+                )
+            prediction = self.predict_moments(X)
+            return fitted.interval(prediction.probs, prediction.variance)
         check_is_fitted(
             self,
             "inflations_",

@@ -24,6 +24,7 @@ from secondguess._files import check_manifest, replacing_folder, write_json
 from secondguess.classification.labels import as_classes
 from secondguess.classification.recalibration import PairRecalibration
 from secondguess.theory.calibration.families import ClassInflations
+from secondguess.theory.calibration.fit_intervals import FittedIntervals
 from secondguess.theory.calibration.inflation import VarianceInflation
 
 FORMAT = 1
@@ -45,7 +46,8 @@ class SavedClassifier:
         num_features: features that the backbone hands to the head.
         feature_names: names of the columns of X, or none.
         recalibration: what is done to the joints.
-        inflations: of `calibrate`, where it was called.
+        inflations: of `calibrate` by pairs, where it was called.
+        intervals: of `calibrate` by counts, where it was called.
         conditions: what their guarantee rests on.
         tensors: the weights, and the standardisation of the default backbone.
     """
@@ -58,6 +60,7 @@ class SavedClassifier:
     feature_names: Sequence[str]
     recalibration: PairRecalibration
     inflations: ClassInflations | None
+    intervals: FittedIntervals | None
     conditions: Sequence[str]
     tensors: dict[str, Tensor]
 
@@ -76,6 +79,7 @@ class SavedClassifier:
             "inflations": None
             if inflations is None
             else [asdict(inflation) for inflation in inflations.inflations],
+            "intervals": self.intervals and self.intervals.to_plain(),
             "conditions": list(self.conditions),
         }
         tensors = {name: value.contiguous().cpu() for name, value in self.tensors.items()}
@@ -106,6 +110,8 @@ class SavedClassifier:
             inflations=None
             if inflations is None
             else ClassInflations(tuple(VarianceInflation(**fields) for fields in inflations)),
+            intervals=description["intervals"]
+            and FittedIntervals.from_plain(description["intervals"]),
             conditions=description["conditions"],
             tensors=tensors,
         )

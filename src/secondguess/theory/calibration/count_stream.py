@@ -138,9 +138,14 @@ class CountStream:
         for first in range(0, len(p), _PIECE):
             part = slice(first, first + _PIECE)
             scores = self._scores(p[part], v[part], c[part], k[part], position + first)
-            self._cells += np.bincount(_cell_of(scores), minlength=_NUM_CELLS)
+            self.update_scores(scores, start=position + first)
         self.jointly = p.ndim == 2
-        self._end = max(self._end, position + len(p))
+
+    def update_scores(self, scores: FloatArray, start: int | None = None) -> None:
+        """Read rows whose scores are known; the draws are those of their positions."""
+        position = self._end if start is None else check_at_least("start", start, 0)
+        self._cells += np.bincount(_cell_of(scores), minlength=_NUM_CELLS)
+        self._end = max(self._end, position + len(scores))
 
     def merge(self, other: CountStream) -> None:
         """Join the rows that another process read."""

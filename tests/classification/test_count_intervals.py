@@ -1,0 +1,67 @@
+"""`calibrate` by counts: narrower intervals that are kept with the classifier."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from secondguess.classification.estimators import PairClassifier
+from secondguess.classification.pairs import PairData
+
+
+def world(rng, n, k=40):
+    """One feature decides the share of ones."""
+    inputs = rng.normal(size=(n, 2))
+    true_probs = 1 / (1 + np.exp(-2 * inputs[:, 0]))
+    ones = rng.binomial(k, true_probs)
+    return inputs, np.stack([k - ones, ones], axis=1), np.stack([1 - true_probs, true_probs], 1)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    inputs, counts, _ = world(np.random.default_rng(0), 400)
+    model = PairClassifier("counts", num_steps=100, width=16, batch_size=64)
+    return model.fit(inputs, counts)
+
+
+def test_counts_are_narrower_and_hold(fitted):
+    rng = np.random.default_rng(1)
+    inputs, counts, _ = world(rng, 1500)
+    new, _, true_probs = world(rng, 3000)
+    by_pairs = fitted.calibrate(inputs, counts).predict_interval(new, 0.1).clipped()
+    assert not hasattr(fitted, "intervals_")
+    for jointly in (False, True):
+        fitted.calibrate(inputs, counts, method="counts", jointly=jointly, failure_rate=0.01)
+        assert not hasattr(fitted, "inflations_")
+        interval = fitted.predict_interval(new, 0.1, jointly=jointly)
+        assert interval.contains(true_probs).all(axis=1).mean() >= 0.9
+        assert interval.width.mean() < by_pairs.width.mean()
+
+
+def test_another_miss_rate_was_not_certified(fitted):
+    inputs, counts, _ = world(np.random.default_rng(2), 300)
+    fitted.calibrate(inputs, counts, method="auto", miss_rate=0.2)
+    with pytest.raises(ValueError, match=r"counts were certified for miss_rate=0\.2"):
+        fitted.predict_interval(inputs, 0.1)
+
+
+def test_what_was_certified_is_saved(fitted, tmp_path):
+    inputs, counts, _ = world(np.random.default_rng(3), 300)
+    fitted.calibrate(inputs, counts, method="counts")
+    fitted.save(tmp_path / "model")
+    again = PairClassifier.load(tmp_path / "model")
+    assert again.intervals_ == fitted.intervals_
+    assert again.calibration_conditions_ == fitted.calibration_conditions_
+    np.testing.assert_array_equal(
+        again.predict_interval(inputs).upper, fitted.predict_interval(inputs).upper
+    )
+
+
+def test_named_annotators_are_for_pairs(fitted):
+    rng = np.random.default_rng(4)
+    responses = rng.integers(2, size=(50, 3))
+    data = PairData.from_responses(
+        responses, classes=[0, 1], annotators=np.tile(["a", "b", "c"], (50, 1))
+    )
+    with pytest.raises(ValueError, match="expected method='pairs'"):
+        fitted.calibrate(rng.normal(size=(50, 2)), data, method="counts")
