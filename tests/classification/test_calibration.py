@@ -17,13 +17,15 @@ from scipy.stats import binom
 from secondguess.classification.estimators import PairClassifier
 from secondguess.classification.pairs import PairData
 from secondguess.classification.predictions import PairPredictions
-from secondguess.theory.calibration.raters import UnequalRatersError
+from secondguess.theory.calibration.raters import LEANING_LEVEL, UnequalRatersError
 from secondguess.theory.records import Prediction
 
 NUM_SETS = 200
 FAILURE_RATE = 0.05
 # At most 5 % of the sets may fail; more than this many of 200 do with probability below 1e-4.
 MOST_FAILURES = int(binom.isf(1e-4, NUM_SETS, FAILURE_RATE))
+# The test for equal leanings has a level of its own, and the same false-alarm rate holds for it.
+MOST_REFUSALS = int(binom.isf(1e-4, NUM_SETS, LEANING_LEVEL))
 VARIANCE = 0.05
 
 
@@ -38,17 +40,22 @@ class Half(PairPredictions):
 
 
 def _failures(make: Callable[[np.random.Generator], tuple], mean_scaled_error: float) -> int:
-    """In how many calibration sets a bound is below E[D]; a refusal, one in 1,000, is none."""
-    failures = 0
+    """In how many calibration sets a bound is below E[D].
+
+    A set that the test for equal leanings refuses is none of them, and few may be refused.
+    """
+    failures = refusals = 0
     for seed in range(NUM_SETS):
         X, y, groups = make(np.random.default_rng([7, seed]))
         model = Half()
         try:
             model.calibrate(X, y, groups=groups, failure_rate=FAILURE_RATE, min_variance=VARIANCE)
         except UnequalRatersError:
+            refusals += 1
             continue
         bounds = [inflation.upper_bound for inflation in model.inflations_.inflations]
         failures += min(bounds) < mean_scaled_error
+    assert refusals <= MOST_REFUSALS
     return failures
 
 
@@ -59,7 +66,7 @@ def _draw(rng: np.random.Generator, probs: np.ndarray, num_raters: int = 2) -> n
 @pytest.mark.statistical
 @pytest.mark.parametrize("order", ["agreed first", "disputed first", "by label"])
 def test_sorted_rows_cover(order) -> None:
-    # False alarm: below 1e-4 for each order.
+    # False alarm: below 2e-4 for each order.
     def make(rng):
         X = rng.random((800, 1))
         y = _draw(rng, X[:, 0])
@@ -78,7 +85,7 @@ def test_sorted_rows_cover(order) -> None:
 @pytest.mark.statistical
 @pytest.mark.parametrize(("num_groups", "size"), [(100, 20), (40, 50)])
 def test_grouped_rows_cover(num_groups, size) -> None:
-    # False alarm: below 1e-4 for each. Without groups, 36 % and more of such sets fail.
+    # False alarm: below 2e-4 for each. Without groups, 36 % and more of such sets fail.
     def make(rng):
         items = np.repeat(rng.random(num_groups), size)
         X = items[:, None] + rng.normal(scale=1e-6, size=(len(items), 1))
@@ -110,7 +117,7 @@ def test_fixed_raters_who_lean_differently_are_refused_unless_named() -> None:
 @pytest.mark.statistical
 @pytest.mark.parametrize("design", ["three columns", "two of three at random"])
 def test_named_raters_cover_the_share_among_them(design) -> None:
-    # False alarm: below 1e-4 for each design.
+    # False alarm: below 2e-4 for each design.
     def make(rng):
         X, y = _ratings(rng, 800)
         if design == "three columns":
