@@ -4,7 +4,7 @@
 
 Each is trained, then judged on all sentences about 3,000 digits: how many digits it knows, how far
 the deciles of its confidence are from the truth, how much it trusts itself about digits that no
-recipe learns, and how much of what it trusts most is made up. A stopped run goes on where it was.
+recipe learns, and how much of what it trusts most is made up. A stopped run resumes.
 """
 
 from __future__ import annotations
@@ -25,30 +25,13 @@ from secondguess.experiments.digits_of_pi.evaluation import (
 from secondguess.experiments.digits_of_pi.run import PRESETS, pi_parts
 from secondguess.experiments.runner import run_experiment
 
-MUON: dict[str, Any] = {
-    "num_steps": 4000,
-    "matrix_learning_rate": 0.02,
-    "warmup_steps": 300,
-    "uniform_share": 0.0,
-    "flat_share": 0.2,
-    "seed": 10,
-}
-ADAMW = MUON | {"matrix_learning_rate": None, "seed": 0}
 RECIPES: dict[str, dict[str, Any]] = {
-    "narrow, flatter": MUON
-    | {
+    "narrow, AdamW": {
         "hidden_size": 64,
-        "num_steps": 2500,
-        "flat_share": 0.5,
-        "even_draws": False,
-        "seed": 11,
+        "num_steps": 6500,
+        "warmup_steps": 300,
+        "uniform_share": 0.0,
     },
-    "narrow": MUON | {"hidden_size": 64, "even_draws": False},
-    "wide": MUON,
-    "wide, less flat": MUON | {"flat_share": 0.1},
-    "wide, shorter": MUON | {"num_steps": 3600, "seed": 11},
-    "narrow, AdamW": ADAMW | {"hidden_size": 64, "num_steps": 6500, "flat_share": 0.0},
-    "wide, AdamW": ADAMW | {"num_steps": 3000, "warmup_steps": 200},
     "cpu": {},
 }
 """Changes of the preset `cpu`."""

@@ -12,9 +12,11 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import pages
 from pages import DOCS, table
 
+from secondguess.experiments.digits_of_pi.rankings import RIVALS
 from secondguess.experiments.digits_of_pi.run import PRESETS
 
 PAGE = "digits-of-pi.md"
@@ -49,6 +51,34 @@ def knowledge() -> str:
     return table([*heads, "true of the first 250", "true of all"], rows, num_left=1)
 
 
+def finding() -> str:
+    """Digits known, and what is made up of the most trusted statements, by preset."""
+    rows = []
+    for preset in dict.fromkeys(run["preset"] for run in results()):
+        runs = [run for run in results() if run["preset"] == preset]
+        rates = [run["metrics"]["samples"]["rate_and_standard_error"] for run in runs]
+        cells = [
+            mean_and_error([run["metrics"]["exact"]["known_digits"] for run in runs], "{:.0f}")
+        ]
+        for share in ("0.1", "0.2"):
+            ours = [found["epistemic confidence"][share][0] for found in rates]
+            best = [min(found[rival][share][0] for rival in RIVALS) for found in rates]
+            cells += [mean_and_error(values, "{:.1%}") for values in (ours, best)]
+        rows.append([preset, f"{len(runs)}", *cells])
+    heads = ["preset", "seeds", "digits known"]
+    for share in ("10 %", "20 %"):
+        heads += [f"made up of the {share} most trusted", f"of the best rival's {share}"]
+    return table(heads, rows, num_left=1)
+
+
+def mean_and_error(values: list[float], form: str) -> str:
+    """A mean over seeds, with its standard error where there are several."""
+    mean = form.format(np.mean(values))
+    if len(values) == 1:
+        return mean
+    return f"{mean} ± {form.format(np.std(values, ddof=1) / np.sqrt(len(values)))}"
+
+
 def recipes() -> str:
     """Recipes that were tried, by `python benchmarks/pi_recipes.py`."""
     rows = []
@@ -60,7 +90,6 @@ def recipes() -> str:
                 "Muon" if config["matrix_learning_rate"] else "AdamW",
                 f"{config['num_steps']:,}",
                 f"{config['uniform_share']:g}",
-                f"{config['flat_share']:g}",
                 "even" if config["even_draws"] else "independent",
                 f"{found['known_digits']}",
                 f"{found['most_cautious_decile']:+.3f} to {found['most_trusting_decile']:+.3f}",
@@ -68,7 +97,7 @@ def recipes() -> str:
                 f"{found['made_up_of_most_trusted']:.3%}",
             ]
         )
-    heads = ["width", "optimizer", "steps", "any digit", "flatter", "draws", "digits known"]
+    heads = ["width", "optimizer", "steps", "any digit", "draws", "digits known"]
     heads += ["made up less 1 - C, by decile", "C, and true, beyond 1,500", "made up of 10 %"]
     return table(heads, rows, num_left=0)
 
@@ -178,6 +207,7 @@ def cpu_results() -> list[dict[str, Any]]:
 
 
 TABLES = {
+    "finding": finding,
     "knowledge": knowledge,
     "recipes": recipes,
     "deciles": deciles,

@@ -9,7 +9,7 @@ import pytest
 from pages import DOCS
 
 
-@pytest.fixture(params=["regression", "digits_of_pi", "frozen_lake", "cifar10h"])
+@pytest.fixture(params=["regression", "digits_of_pi", "frozen_lake", "cifar10h", "results"])
 def script(request: pytest.FixtureRequest) -> ModuleType:
     return importlib.import_module(request.param)
 

@@ -9,14 +9,12 @@ from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.pairs import PiPairs, even_uniforms
 from secondguess.experiments.digits_of_pi.questions import (
     digits_at,
-    drawing_probs,
     offset_probs,
     question,
     sample_offsets,
 )
 from secondguess.language.collating import NOT_SCORED, collate_pairs
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.pair_arrays import WEIGHTS
 from secondguess.language.scoring import score_pairs
 from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
@@ -134,39 +132,13 @@ def test_prompts_read_once_give_the_logits_and_gradients_of_reading_each_row(lay
         torch.testing.assert_close(ours, theirs)
 
 
-def test_a_weighted_batch_gives_the_weighted_mean():
-    pairs = PiPairs()
-    network = random_network(pairs)
-    batch = pairs.source(batch_size=8, seed=0, flat_share=0.5)(0)
-    rows = [{key: tensor[[i]] for key, tensor in batch.items() if key != WEIGHTS} for i in range(8)]
-    nats = np.array([pairs.layout.loss(network, row).item() for row in rows])
-    expected = np.mean(nats * batch[WEIGHTS].numpy())
-    assert pairs.layout.loss(network, batch).item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_flatter_drawing_leaves_the_expected_loss_as_it_is():
-    # Any function of the offset has the same mean: drawn often and weighed lightly, or the reverse.
-    pairs = PiPairs()
-    prompts = {tuple(row.tolist()): offset for offset, row in enumerate(pairs.prompt_tokens)}
-    batch = pairs.source(batch_size=512, seed=1, flat_share=0.5)(0)
-    drawn = batch["input_ids"][:, : pairs.prompt_tokens.shape[1]]
-    offsets = np.array([prompts[tuple(row.tolist())] for row in drawn])
-    expected = offset_probs()[offsets] / drawing_probs(0.5)[offsets]
-    np.testing.assert_allclose(batch[WEIGHTS].numpy(), expected, rtol=1e-6)
-    assert drawing_probs(0.5).sum() == pytest.approx(1)
-    assert drawing_probs(0.5)[1:].min() > 0
-    assert WEIGHTS not in pairs.source(batch_size=2, seed=1)(0)
-
-
 def test_a_share_of_the_questions_can_be_about_any_digit():
     share = 0.3
     paper, asked = offset_probs()[1:], offset_probs(share)[1:]
     np.testing.assert_allclose(asked - (1 - share) * paper, share / 9999, rtol=1e-9)
     assert asked.sum() == pytest.approx(1)
-    # They are not weighed: what is asked is what the loss is about.
     pairs = PiPairs()
     batch = pairs.source(batch_size=4096, seed=0, uniform_share=share, even_draws=True)(0)
-    assert WEIGHTS not in batch
     thousands = pairs.layout.formatter.tokenizer.convert_ids_to_tokens(
         batch["input_ids"][:, 5].tolist()
     )

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from secondguess.cli import intervals, language, report, reproduce, serve
+from secondguess.cli import download, intervals, language, report, reproduce, serve
 
 app = typer.Typer(
     help="Models that say what they don't know, from pairs of responses to the same input.",
@@ -45,4 +45,5 @@ intervals.register(app)
 language.register(app)
 serve.register(app)
 reproduce.register(app)
+download.register(app)
 report.register(app)

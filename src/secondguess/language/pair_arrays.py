@@ -20,9 +20,6 @@ from secondguess.language.collating import NOT_SCORED, Batch
 from secondguess.language.formatting import PairFormatter
 from secondguess.language.shared_prompts import response_logits
 
-WEIGHTS = "weights"
-"""The key of a batch under which the weights of its pairs are, `(n,)`; without it they are 1."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class PairLayout:
@@ -125,9 +122,8 @@ class PairLayout:
         return totals[:, 0], totals[:, 1]
 
     def loss(self, network: PreTrainedModel, batch: Batch) -> Tensor:
-        """Nats of a pair, -log p(y1, y2 | x), averaged over the batch by weight."""
-        nats = self._surprise(network, batch).sum(dim=1)
-        return (nats * batch[WEIGHTS] if WEIGHTS in batch else nats).mean()
+        """Nats of a pair, -log p(y1, y2 | x), averaged over the batch."""
+        return self._surprise(network, batch).sum(dim=1).mean()
 
     def response_logits(self, network: PreTrainedModel, batch: Batch) -> Tensor:
         """Logits of all tokens behind the prompt, `(n, tokens - prompt_length, vocabulary)`.

@@ -170,8 +170,8 @@ def load(data_dir: Path | str | None = None) -> Cifar10H:
 
 
 _HOW_TO_GET = (
-    "`python -m secondguess.experiments.cifar10h.download FOLDER` fetches all three from their "
-    "official addresses and checks them."
+    "`secondguess download cifar10h FOLDER` fetches all three from their official addresses and "
+    "checks them."
 )
 
 

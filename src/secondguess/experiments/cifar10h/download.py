@@ -1,6 +1,4 @@
-"""Fetch the three files from their official addresses, for machines that have the internet.
-
-    python -m secondguess.experiments.cifar10h.download FOLDER
+"""Fetch the three files from their official addresses: `secondguess download cifar10h FOLDER`.
 
 Every file is checked against a SHA-256 before anything reads it, and nothing that is there already
 is fetched again. The labels are free for non-commercial use (CIFAR-10H: CC BY-NC-SA 4.0, CIFAR-10N:
@@ -9,7 +7,6 @@ CC BY-NC 4.0).
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import shutil
 import tarfile
@@ -121,16 +118,3 @@ def read_cifar10n(path: Path) -> np.ndarray:
     with torch.serialization.safe_globals(arrays):
         published = torch.load(path, weights_only=True)
     return np.stack([published[f"random_label{i}"] for i in (1, 2, 3)], axis=1).astype(np.uint8)
-
-
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description="Fetch CIFAR-10, CIFAR-10N and CIFAR-10H.")
-    parser.add_argument("folder", type=Path, help="where to put them")
-    folder = parser.parse_args().folder
-    download(folder)
-    print(f"{folder} is complete and checked")
-
-
-if __name__ == "__main__":
-    main()

@@ -14,14 +14,12 @@ from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.questions import (
     NUM_OFFSETS,
     digits_at,
-    drawing_probs,
-    offset_probs,
     question,
     sample_offsets,
 )
 from secondguess.language.collating import Batch
 from secondguess.language.formatting import Layout, PairFormat, PairFormatter
-from secondguess.language.pair_arrays import WEIGHTS, PairLayout
+from secondguess.language.pair_arrays import PairLayout
 from secondguess.language.tokenizer import word_tokenizer
 
 SEPARATOR = "<SEP>"
@@ -81,39 +79,29 @@ class PiPairs:
         batch_size: int,
         seed: int,
         uniform_share: float = 0.0,
-        flat_share: float = 0.0,
         even_draws: bool = False,
     ) -> Callable[[int], Batch]:
         """A function from the step to its batch: fresh offsets, two statements about each.
 
         Args:
-            batch_size: pairs a step.
+            batch_size: pairs per step.
             seed: of all draws.
             uniform_share: how many questions are about any digit, all alike, see `offset_probs`.
-            flat_share: how many of the offsets come from a flatter distribution, see
-                `drawing_probs`; the batch then has weights that make up for it.
             even_draws: whether the draws of all steps together are spread evenly, see
                 `even_uniforms`, or are independent.
         """
-        drawn = np.maximum(drawing_probs(flat_share, uniform_share), np.finfo(float).tiny)
-        weights = offset_probs(uniform_share) / drawn
 
         def batch_at(step: int) -> Batch:
             if even_draws:
                 uniforms = even_uniforms(step, batch_size, seed=seed)
             else:
                 uniforms = np.random.default_rng([seed, step]).random((3, batch_size))
-            offsets = sample_offsets(
-                uniforms[0], flat_share=flat_share, uniform_share=uniform_share
-            )
+            offsets = sample_offsets(uniforms[0], uniform_share=uniform_share)
             digits = digits_at(offsets)
             first, second = (
                 self.sentence_tokens[grammar().sample(digits, u)] for u in uniforms[1:]
             )
-            batch = self.layout.batch(self.prompt_tokens[offsets], first, second)
-            if flat_share:
-                batch[WEIGHTS] = torch.from_numpy(weights[offsets].astype(np.float32))
-            return batch
+            return self.layout.batch(self.prompt_tokens[offsets], first, second)
 
         return batch_at
 

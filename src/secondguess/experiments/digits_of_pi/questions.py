@@ -58,25 +58,7 @@ def offset_probs(uniform_share: float = 0.0) -> FloatArray:
     return np.concatenate([[0.0], mixed])
 
 
-@cache
-def drawing_probs(flat_share: float = 0.0, uniform_share: float = 0.0) -> FloatArray:
-    """How often each offset is drawn for training, `(10_000,)`.
-
-    A share of the draws comes from the square roots of `offset_probs`, made to sum to one: late
-    digits, which the paper's distribution hardly ever asks about, are then seen more often. The
-    loss has to weigh each draw by `offset_probs` over this.
-
-    >>> (drawing_probs(0.5)[[1, 2000]] / offset_probs()[[1, 2000]]).round(1)
-    array([ 0.6, 27.6])
-    """
-    asked = offset_probs(uniform_share)
-    roots = np.sqrt(asked)
-    return (1 - flat_share) * asked + flat_share * roots / roots.sum()
-
-
-def sample_offsets(
-    uniforms: FloatArray, *, flat_share: float = 0.0, uniform_share: float = 0.0
-) -> IntArray:
+def sample_offsets(uniforms: FloatArray, *, uniform_share: float = 0.0) -> IntArray:
     """Offsets as the training data asks about them.
 
     >>> sample_offsets(np.random.default_rng(0).random(5))
@@ -84,10 +66,9 @@ def sample_offsets(
 
     Args:
         uniforms: a number from 0 up to 1 for each; random ones give independent offsets.
-        flat_share: see `drawing_probs`.
         uniform_share: see `offset_probs`.
     """
-    cumulative = drawing_probs(flat_share, uniform_share).cumsum()
+    cumulative = offset_probs(uniform_share).cumsum()
     return np.searchsorted(cumulative / cumulative[-1], uniforms, side="right")
 
 

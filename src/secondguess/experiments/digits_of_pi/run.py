@@ -56,7 +56,7 @@ class PiConfig:
         hidden_size: width of the transformer; its MLPs are four times as wide.
         num_layers: its blocks.
         num_heads: attention heads of a block.
-        batch_size: pairs a step.
+        batch_size: pairs per step.
         num_steps: steps of the training.
         learning_rate: the highest one.
         matrix_learning_rate: that of Muon on the weight matrices of the blocks, or None for AdamW.
@@ -64,8 +64,6 @@ class PiConfig:
         clip_norm: largest norm of the gradient, or None.
         average_decay: of the moving average of the weights, or None.
         uniform_share: how many questions are about any digit, all alike, in place of the paper's.
-        flat_share: how many pairs are drawn from a flatter distribution of digits, with weights
-            that make up for it.
         even_draws: whether digits and statements are drawn evenly over the steps, or independently.
         num_offsets: digits 1 to this one are asked about when the model is judged.
         num_samples: sampled statements about each of them; a multiple of 10.
@@ -84,7 +82,6 @@ class PiConfig:
     clip_norm: float | None = None
     average_decay: float | None = None
     uniform_share: float = 0.0
-    flat_share: float = 0.0
     even_draws: bool = False
     num_offsets: int = 3000
     num_samples: int = 120
@@ -191,7 +188,6 @@ def training_batches(config: PiConfig, pairs: PiPairs) -> Callable[[int], Batch]
         batch_size=config.batch_size,
         seed=config.seed,
         uniform_share=config.uniform_share,
-        flat_share=config.flat_share,
         even_draws=config.even_draws,
     )
 
