@@ -54,7 +54,7 @@ def main() -> None:
         rows = variance.reshape(-1)
 
         def measure(probs=probs, variance=variance, counts=counts) -> float:
-            return sg.second_order_ece(probs, variance, counts)
+            return sg.second_order_ece(sg.Prediction(probs, variance), counts)
 
         sort, ece = best_seconds(lambda rows=rows: np.argsort(rows), measure)
         arrays = peak_bytes(measure) / rows.nbytes

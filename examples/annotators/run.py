@@ -33,7 +33,6 @@ from secondguess.classification.predicting import held_out_loss
 from secondguess.classification.recalibration import PairRecalibration
 from secondguess.classification.splitting import split_rows
 from secondguess.theory.calibration.inflation import scaled_products
-from secondguess.theory.metrics import squared_error_estimate
 
 SHARES = {"train": 0.5, "validation": 0.1, "calibration": 0.2, "test": 0.2}
 NUM_MEMBERS = 8
@@ -176,21 +175,21 @@ def expected_disagreement(prediction: sg.Prediction) -> np.ndarray:
 
 
 def _metrics(prediction: sg.Prediction, counts: np.ndarray, rng: np.random.Generator) -> dict:
-    probs, variance = prediction.probs, prediction.variance
-    errors = squared_error_estimate(probs, counts).sum(axis=1)
+    variance = prediction.variance
+    errors = sg.squared_error_estimate(prediction, counts).sum(axis=1)
     return {
-        "first_order_ece": sg.first_order_ece(probs, counts, num_bins=NUM_BINS),
-        "second_order_ece": sg.second_order_ece(probs, variance, counts, num_bins=NUM_BINS),
+        "first_order_ece": sg.first_order_ece(prediction, counts, num_bins=NUM_BINS),
+        "second_order_ece": sg.second_order_ece(prediction, counts, num_bins=NUM_BINS),
         "second_order_ece_standard_error": sg.second_order_ece_standard_error(
-            probs, variance, counts, rng=rng, num_bins=NUM_BINS
+            prediction, counts, rng=rng, num_bins=NUM_BINS
         ),
         "second_order_ece_floor": sg.second_order_ece_floor(
-            probs, variance, counts.sum(axis=1), rng=rng, num_bins=NUM_BINS
-        ),
-        "mean_variance": sg.mean_variance(variance),
-        "grouping_error": sg.grouping_error(probs, counts),
+            prediction, counts.sum(axis=1), rng=rng, num_bins=NUM_BINS
+        ).mean,
+        "mean_variance": sg.mean_variance(prediction),
+        "grouping_error": sg.grouping_error(prediction, counts),
         "rank_correlation": _rank_correlation(variance.sum(axis=1), errors),
-        "annotator_kl": sg.annotator_kl(probs, counts),
+        "annotator_kl": sg.annotator_kl(prediction, counts),
         "negative_variances": float(np.mean(variance < 0)),
     }
 
@@ -231,7 +230,7 @@ def _tenths(prediction, disagreement, ignorance, counts) -> dict[str, dict[str, 
     totals = counts.sum(axis=1)
     pairs = totals * (totals - 1)
     differ = 1 - (counts * (counts - 1)).sum(axis=1) / pairs
-    errors = squared_error_estimate(prediction.probs, counts).sum(axis=1)
+    errors = sg.squared_error_estimate(prediction, counts).sum(axis=1)
     tables = {}
     for name, expected, observed in (
         ("disagreement", disagreement, differ),

@@ -102,14 +102,14 @@ def train_plain(world: HiddenWorld, *, seed: int, num_steps: int, batch_size: in
 
 def measure(prediction: sg.Prediction, true_probs: np.ndarray) -> dict[str, float]:
     """Mean variance and ECE-2 against the true grouping error."""
-    probs, variance = prediction.probs, prediction.variance
-    error = sg.grouping_error(probs, true_probs=true_probs)
+    truth = sg.Annotations.known(true_probs)
+    error = sg.grouping_error(prediction, truth)
     return {
         "grouping_error": error,
-        "mean_variance": sg.mean_variance(variance),
-        "second_order_ece": sg.second_order_ece(probs, variance, true_probs=true_probs),
-        "first_order_ece": sg.first_order_ece(probs, true_probs=true_probs),
-        "negative_variances": float(np.mean(variance < 0)),
+        "mean_variance": sg.mean_variance(prediction),
+        "second_order_ece": sg.second_order_ece(prediction, truth),
+        "first_order_ece": sg.first_order_ece(prediction, truth),
+        "negative_variances": float(np.mean(prediction.variance < 0)),
     }
 
 

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from secondguess.language.scoring import (
         score,
     )
+    from secondguess.theory.annotations import (
+        Annotations,
+    )
     from secondguess.theory.bounds import (
         cantelli_lower_bound,
         chebyshev_interval,
@@ -70,6 +73,10 @@ if TYPE_CHECKING:
         decode_rejection,
         decode_selective,
         decode_top1,
+    )
+    from secondguess.theory.floors import (
+        EceFloor,
+        second_order_ece_floor,
     )
     from secondguess.theory.joints import (
         JointReport,
@@ -108,7 +115,6 @@ if TYPE_CHECKING:
         first_order_ece_standard_error,
         reliability_bins,
         second_order_ece,
-        second_order_ece_floor,
         second_order_ece_standard_error,
     )
 
@@ -129,6 +135,7 @@ _HOMES = {
     "language.generation": ("Sampling",),
     "language.model": ("PairLanguageModel",),
     "language.scoring": ("score",),
+    "theory.annotations": ("Annotations",),
     "theory.bounds": (
         "cantelli_lower_bound",
         "chebyshev_interval",
@@ -160,6 +167,10 @@ _HOMES = {
         "decode_rejection",
         "decode_selective",
         "decode_top1",
+    ),
+    "theory.floors": (
+        "EceFloor",
+        "second_order_ece_floor",
     ),
     "theory.joints": (
         "JointReport",
@@ -198,13 +209,13 @@ _HOMES = {
         "first_order_ece_standard_error",
         "reliability_bins",
         "second_order_ece",
-        "second_order_ece_floor",
         "second_order_ece_standard_error",
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Annotations",
     "BinInflations",
     "Bound",
     "BoundedMean",
@@ -212,6 +223,7 @@ __all__ = [
     "ClassInflations",
     "ConfidenceReliabilityDisplay",
     "Decision",
+    "EceFloor",
     "GapKind",
     "HallucinationCurve",
     "HallucinationCurveDisplay",

@@ -21,6 +21,7 @@ from secondguess.displays import (
     ReliabilityDisplay,
     RiskCoverageDisplay,
 )
+from secondguess.theory.annotations import Annotations
 from secondguess.theory.metrics import (
     hallucination_curve,
     risk_coverage_curve,
@@ -139,7 +140,7 @@ def test_reliability_of_variance_draws_the_bins_of_squared_errors() -> None:
 
 def test_reliability_of_variance_takes_a_known_truth() -> None:
     truth = np.full((200, 3), 1 / 3)
-    display = ReliabilityDisplay.from_predictions(PREDICTION, true_probs=truth, num_bins=5)
+    display = ReliabilityDisplay.from_predictions(PREDICTION, Annotations.known(truth), num_bins=5)
     bins = reliability_bins(PREDICTION.variance, (PROBS - truth) ** 2, num_bins=5)
     np.testing.assert_array_equal(drawn(display.line_), (bins.predicted, bins.observed))
 

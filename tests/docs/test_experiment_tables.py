@@ -9,7 +9,9 @@ import pytest
 from pages import DOCS
 
 
-@pytest.fixture(params=["regression", "digits_of_pi", "frozen_lake", "cifar10h", "results"])
+@pytest.fixture(
+    params=["regression", "digits_of_pi", "frozen_lake", "cifar10h", "ece_floor", "results"]
+)
 def script(request: pytest.FixtureRequest) -> ModuleType:
     return importlib.import_module(request.param)
 

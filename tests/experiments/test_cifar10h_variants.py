@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
 
 from secondguess.classification.batches import AnnotationBatch, PairBatch
+from secondguess.experiments.cifar10h.evaluation import calibration_floor
 from secondguess.experiments.cifar10h.variants import VARIANTS, Variant
+from secondguess.theory.floors import DirichletTruths
+from secondguess.theory.metrics import annotator_kl, squared_error_estimate
+from secondguess.theory.records import Prediction
+from secondguess.theory.reliability import second_order_ece
 
 
 def test_scrambling_is_one_permutation_of_the_inside() -> None:
@@ -73,3 +80,53 @@ def test_without_extra_classes_batches_pass_through() -> None:
         raise AssertionError
 
     assert VARIANTS["scrambled"].relabelled(batch_at, seed=0) is batch_at
+
+
+@pytest.mark.parametrize("num_annotations", [2, 4])
+def test_sub_class_form_is_unbiased_by_enumeration(num_annotations: int) -> None:
+    variant = Variant(extra_classes=True)
+    split = variant.subclass_probs(num_original=2)
+    assert split is not None
+    truth = np.array([0.3, 0.7])
+    probs = np.random.default_rng(1).dirichlet(np.ones(6))
+    expected = np.zeros(6)
+    for labels in product(range(2), repeat=num_annotations):
+        counts = np.bincount(labels, minlength=2)
+        errors = squared_error_estimate(probs[None], variant.annotations(counts[None]))[0]
+        expected += np.prod(truth[list(labels)]) * errors
+    sub_truth = (truth[:, None] * split).reshape(-1)
+    np.testing.assert_allclose(expected, (probs - sub_truth) ** 2, atol=1e-12)
+
+
+def test_known_sub_classes_add_nothing_to_the_divergence() -> None:
+    variant = Variant(extra_classes=True)
+    split = variant.subclass_probs(num_original=2)
+    assert split is not None
+    probs, counts = np.array([[0.6, 0.4]]), np.array([[3, 1]])
+    spread = (probs[:, :, None] * split).reshape(1, 6)
+    found = annotator_kl(spread, variant.annotations(counts))
+    assert found == pytest.approx(annotator_kl(probs, counts))
+
+
+@pytest.mark.statistical
+def test_floor_with_sub_classes_is_what_calibrated_predictors_measure() -> None:
+    """40 worlds against their floors; false-alarm rate below 1e-4 (4 standard errors)."""
+    variant, rng = Variant(extra_classes=True), np.random.default_rng(0)
+    split = variant.subclass_probs()
+    assert split is not None
+    differences, floors = [], []
+    for _ in range(40):
+        whole, ratio = rng.dirichlet(np.ones(10), size=1_000), rng.uniform(0.05, 0.5, size=1_000)
+        truths = DirichletTruths(whole, ratio)
+        prediction = Prediction(
+            (whole[:, :, None] * split).reshape(1_000, 30),
+            (truths.variance[:, :, None] * split**2).reshape(1_000, 30),
+        )
+        counts = rng.multinomial(20, truths.draw(rng))
+        measured = second_order_ece(prediction, variant.annotations(counts))
+        floor = calibration_floor(prediction, 20, variant, rng=rng, num_simulations=4)
+        differences.append(measured - floor.mean)
+        floors.append(floor.mean)
+    standard_error = np.std(differences, ddof=1) / np.sqrt(len(differences))
+    assert abs(np.mean(differences)) < 4 * standard_error
+    assert standard_error < 0.03 * np.mean(floors)  # so that the test has power

@@ -33,20 +33,6 @@ def test_squared_error_estimate_is_unbiased_by_enumeration(true_probs, num_annot
     np.testing.assert_allclose(expected, (probs - truth) ** 2, atol=1e-12)
 
 
-@pytest.mark.parametrize("num_annotations", [2, 4])
-def test_sub_class_form_is_unbiased_by_enumeration(num_annotations):
-    rng = np.random.default_rng(1)
-    truth = np.array([0.2, 0.5, 0.3])
-    split = rng.dirichlet(np.ones(2), size=3)
-    probs = rng.dirichlet(np.ones(6))
-    expected = sum(
-        chance * sg.squared_error_estimate(probs[None], counts[None], subclass_probs=split)[0]
-        for chance, counts in enumerate_annotations(truth, num_annotations)
-    )
-    sub_truth = (truth[:, None] * split).reshape(-1)
-    np.testing.assert_allclose(expected, (probs - sub_truth) ** 2, atol=1e-12)
-
-
 def test_one_event_equals_its_column_of_the_two_class_form():
     rng = np.random.default_rng(2)
     probs = rng.random(50)
@@ -73,7 +59,7 @@ def test_mean_variance_and_grouping_error_sum_over_classes():
     probs = np.array([[0.5, 0.5], [1.0, 0.0]])
     truth = np.array([[0.25, 0.75], [1.0, 0.0]])
     assert sg.mean_variance(np.full((2, 2), 0.1)) == pytest.approx(0.2)
-    assert sg.grouping_error(probs, true_probs=truth) == pytest.approx(0.0625)
+    assert sg.grouping_error(probs, sg.Annotations.known(truth)) == pytest.approx(0.0625)
     counts = np.array([[1, 3], [4, 0]])
     by_hand = sg.squared_error_estimate(probs, counts).sum() / 2
     assert sg.grouping_error(probs, counts) == pytest.approx(by_hand)
@@ -90,13 +76,27 @@ def test_annotator_kl_has_the_corrected_sign_and_sum():
     assert sg.annotator_kl([[1.0, 0.0]], [[1, 1]]) == np.inf
 
 
-def test_annotator_kl_of_sub_classes_adds_nothing_when_they_are_known():
-    probs = np.array([[0.6, 0.4]])
-    counts = np.array([[3, 1]])
-    split = np.array([[0.2, 0.8], [0.5, 0.5]])
-    spread = (probs[:, :, None] * split).reshape(1, 4)
-    plain = sg.annotator_kl(probs, counts)
-    assert sg.annotator_kl(spread, counts, subclass_probs=split) == pytest.approx(plain)
+def test_metrics_take_a_prediction_or_its_arrays():
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(3), size=20)
+    prediction = sg.Prediction(probs, rng.random((20, 3)))
+    counts = rng.multinomial(4, [0.2, 0.3, 0.5], size=20)
+    truth = sg.Annotations.from_counts(counts)
+    for metric in (sg.grouping_error, sg.annotator_kl, sg.first_order_ece):
+        values = {metric(each, given) for each in (prediction, probs) for given in (counts, truth)}
+        assert len(values) == 1
+    assert sg.mean_variance(prediction) == sg.mean_variance(prediction.variance)
+    assert sg.accuracy(prediction, counts.argmax(axis=1)) == sg.accuracy(
+        probs, counts.argmax(axis=1)
+    )
+
+
+def test_known_probabilities_are_exact():
+    truth = sg.Annotations.known([[0.25, 0.75]])
+    np.testing.assert_array_equal(
+        sg.squared_error_estimate([[0.5, 0.5]], truth), [[0.0625, 0.0625]]
+    )
+    np.testing.assert_array_equal(sg.squared_error_estimate([0.5], truth), [0.0625])
 
 
 def test_accuracy():
@@ -166,15 +166,13 @@ P, C = [[0.5, 0.5]], [[1, 1]]
         (lambda: sg.squared_error_estimate(P, [[1.5, 1]]), r"counts\[0, 0\] is 1.5"),
         (lambda: sg.squared_error_estimate(P, [1, 1]), r"counts has shape \(2,\)"),
         (lambda: sg.squared_error_estimate(P, [[1, 1, 1]]), r"probs has shape \(1, 2\)"),
-        (lambda: sg.squared_error_estimate([0.5], [[1, 1, 1]]), r"\(absent, present\)"),
+        (lambda: sg.squared_error_estimate([0.5], [[1, 1, 1]]), "absent and present"),
         (lambda: sg.squared_error_estimate([[0.5, np.nan]], C), r"probs\[0, 1\] is nan"),
         (lambda: sg.squared_error_estimate([[0.5, 0.4]], C), r"probs row 0 sums to 0.9"),
         (lambda: sg.squared_error_estimate([[0.5], [0.5, 0.5]], C), "equal-length rows"),
-        (lambda: sg.grouping_error(P), "neither of counts and true_probs came"),
-        (lambda: sg.grouping_error(P, C, true_probs=P), "both of counts and true_probs came"),
-        (lambda: sg.grouping_error(P, true_probs=[[1.0]]), r"true_probs has shape \(1, 1\)"),
-        (lambda: sg.grouping_error(P, true_probs=[[0.7, 0.7]]), "true_probs row 0 sums to 1.4"),
-        (lambda: sg.grouping_error(P, C, subclass_probs=[[1.0]]), "a row for each class"),
+        (lambda: sg.grouping_error(P, sg.Annotations.known([[1.0]])), r"have \(1, 1\)"),
+        (lambda: sg.Annotations.known([[0.7, 0.7]]), "true_probs row 0 sums to 1.4"),
+        (lambda: sg.Annotations(np.ones((1, 2)), np.ones((2, 1))), r"squares has shape \(2, 1\)"),
         (lambda: sg.mean_variance([]), r"variance has shape \(0,\)"),
         (lambda: sg.mean_variance([np.inf]), r"variance\[0\] is inf"),
         (lambda: sg.accuracy(P, [2]), r"labels\[0\] is 2.0; expected a class index from 0 to 1"),

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 from secondguess._arrays import as_floats, fail_at, same_shape
 from secondguess.classification.pairs import PairData
 from secondguess.displays.drawing import ask, draw_diagonal, draw_line, new_axes
-from secondguess.theory.metrics import empirical_probs, squared_error_estimate
+from secondguess.theory.annotations import Annotations, as_annotations
+from secondguess.theory.metrics import squared_error_estimate
 from secondguess.theory.records import Prediction, SelfCheatScores
 from secondguess.theory.reliability import NUM_BINS, ReliabilityBins, reliability_bins
 
@@ -74,9 +75,8 @@ class ReliabilityDisplay:
     def from_predictions(
         cls,
         prediction: Prediction,
-        counts: ArrayLike | None = None,
+        truth: Annotations | ArrayLike,
         *,
-        true_probs: ArrayLike | None = None,
         order: Order = "second",
         num_bins: int = NUM_BINS,
         name: str | None = None,
@@ -88,8 +88,8 @@ class ReliabilityDisplay:
 
         Args:
             prediction: of any method.
-            counts: `(n, num_classes)`, how many annotations of a row chose each class.
-            true_probs: instead of counts, where the truth is known.
+            truth: `(n, num_classes)`, how many annotations of a row chose each class; or an
+                `Annotations`, where the truth is known.
             order: `second` for variances, `first` for probabilities.
             num_bins: bins of equally many (input, class) pairs.
             name: in the legend.
@@ -99,12 +99,13 @@ class ReliabilityDisplay:
         """
         match order:
             case "second":
-                predicted, observe = prediction.variance, squared_error_estimate
+                predicted = prediction.variance
+                observed = squared_error_estimate(prediction, truth)
             case "first":
-                predicted, observe = prediction.probs, empirical_probs
+                predicted = prediction.probs
+                observed = as_annotations(truth).of(predicted).shares
             case _:
                 raise ValueError(f"order is {order!r}; expected first or second.")
-        observed = observe(prediction.probs, counts, true_probs=true_probs)
         bins = reliability_bins(predicted, observed, num_bins=num_bins)
         return cls(bins=bins, order=order, name=name).plot(ax=ax, ref_line=ref_line, **style)
 

@@ -1,10 +1,11 @@
-"""Calibration error of the first and of the second order (appendix F.2.4), and its noise floor.
+"""Calibration error of the first and of the second order (appendix F.2.4), and their noise.
 
 Rows are (example, class) pairs. They are sorted by what the model predicts, cut into equal-count
 bins, and in each bin the mean prediction is compared with the mean of what was observed; the
 average absolute difference is multiplied by the number of classes, so that it is a sum over
 classes. Rows with equal predictions share the mean of their group, so the result depends on the
-set of rows, not on their order. The arguments are those of `metrics.py`.
+set of rows, not on their order. Predictions and truths come as in `metrics.py`; the floor of the
+error is in `floors.py`.
 
 Cost: one sort, O(N log N) time and O(N) memory for N = n * num_classes rows.
 """
@@ -16,21 +17,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from secondguess._arrays import (
-    FloatArray,
-    as_floats,
-    as_probs,
-    check_at_least,
-    fail_at,
-    same_shape,
-)
-from secondguess.theory.metrics import empirical_probs, squared_error_estimate
+from secondguess._arrays import FloatArray, as_floats, check_at_least, same_shape
+from secondguess.theory.annotations import Annotations, as_annotations
+from secondguess.theory.metrics import probs_of, squared_error_estimate
+from secondguess.theory.records import Prediction
 
 NUM_BINS = 100
 
 
 class ReliabilityBins(NamedTuple):
-    """What a reliability diagram draws, one entry a bin, from the smallest prediction up.
+    """What a reliability diagram draws, one entry per bin, from the smallest prediction up.
 
     >>> reliability_bins([0.25, 0.75], [0.0, 1.0]).calibration_error
     0.25
@@ -75,11 +71,9 @@ def reliability_bins(
 
 
 def first_order_ece(
-    probs: ArrayLike,
-    counts: ArrayLike | None = None,
+    prediction: Prediction | ArrayLike,
+    truth: Annotations | ArrayLike,
     *,
-    true_probs: ArrayLike | None = None,
-    subclass_probs: ArrayLike | None = None,
     num_bins: int = NUM_BINS,
 ) -> float:
     """ECE-1: how far predicted probabilities are from annotators' shares, summed over classes.
@@ -87,38 +81,34 @@ def first_order_ece(
     >>> first_order_ece([[0.5, 0.5], [0.5, 0.5]], [[3, 1], [1, 3]])
     0.0
     """
-    rows = _first_order_rows(probs, counts, true_probs, subclass_probs)
-    return _num_classes(rows[0]) * reliability_bins(*rows, num_bins=num_bins).calibration_error
+    probs, shares = _first_order_rows(prediction, truth)
+    bins = reliability_bins(probs, shares, num_bins=num_bins)
+    return _num_classes(probs) * bins.calibration_error
 
 
 def second_order_ece(
-    probs: ArrayLike,
-    variance: ArrayLike,
-    counts: ArrayLike | None = None,
-    *,
-    true_probs: ArrayLike | None = None,
-    subclass_probs: ArrayLike | None = None,
-    num_bins: int = NUM_BINS,
+    prediction: Prediction, truth: Annotations | ArrayLike, *, num_bins: int = NUM_BINS
 ) -> float:
     """ECE-2: how far predicted variances are from true squared errors, summed over classes.
 
-    >>> truth = [[0.75, 0.25], [0.25, 0.75]]
-    >>> second_order_ece([[0.5, 0.5]] * 2, [[0.0625, 0.0625]] * 2, true_probs=truth)
+    >>> truth = Annotations.known([[0.75, 0.25], [0.25, 0.75]])
+    >>> probs = np.full((2, 2), 0.5)
+    >>> second_order_ece(Prediction(probs, np.full((2, 2), 0.0625)), truth)
     0.0
-    >>> second_order_ece([[0.5, 0.5]] * 2, [[0.0, 0.0]] * 2, true_probs=truth)
+    >>> second_order_ece(Prediction(probs, np.zeros((2, 2))), truth)
     0.125
     """
-    rows = _second_order_rows(probs, variance, counts, true_probs, subclass_probs)
-    return _num_classes(rows[0]) * reliability_bins(*rows, num_bins=num_bins).calibration_error
+    bins = reliability_bins(
+        prediction.variance, squared_error_estimate(prediction, truth), num_bins=num_bins
+    )
+    return _num_classes(prediction.probs) * bins.calibration_error
 
 
 def first_order_ece_standard_error(
-    probs: ArrayLike,
-    counts: ArrayLike | None = None,
+    prediction: Prediction | ArrayLike,
+    truth: Annotations | ArrayLike,
     *,
     rng: np.random.Generator,
-    true_probs: ArrayLike | None = None,
-    subclass_probs: ArrayLike | None = None,
     num_bins: int = NUM_BINS,
     num_resamples: int = 200,
 ) -> float:
@@ -128,146 +118,33 @@ def first_order_ece_standard_error(
     >>> first_order_ece_standard_error([[0.5, 0.5]] * 4, [[1, 1]] * 4, rng=rng)
     0.0
     """
-    rows = _first_order_rows(probs, counts, true_probs, subclass_probs)
-    return _bootstrap(*rows, num_bins, num_resamples, rng)
+    return _bootstrap(*_first_order_rows(prediction, truth), num_bins, num_resamples, rng)
 
 
 def second_order_ece_standard_error(
-    probs: ArrayLike,
-    variance: ArrayLike,
-    counts: ArrayLike | None = None,
+    prediction: Prediction,
+    truth: Annotations | ArrayLike,
     *,
     rng: np.random.Generator,
-    true_probs: ArrayLike | None = None,
-    subclass_probs: ArrayLike | None = None,
     num_bins: int = NUM_BINS,
     num_resamples: int = 200,
 ) -> float:
     """The bootstrap standard error of `second_order_ece`, resampling examples.
 
-    >>> rng = np.random.default_rng(0)
-    >>> truth = [[0.75, 0.25], [0.25, 0.75]]
-    >>> variance = [[0.0625, 0.0625]] * 2
-    >>> second_order_ece_standard_error([[0.5, 0.5]] * 2, variance, true_probs=truth, rng=rng)
+    >>> truth = Annotations.known([[0.75, 0.25], [0.25, 0.75]])
+    >>> prediction = Prediction(np.full((2, 2), 0.5), np.full((2, 2), 0.0625))
+    >>> second_order_ece_standard_error(prediction, truth, rng=np.random.default_rng(0))
     0.0
     """
-    rows = _second_order_rows(probs, variance, counts, true_probs, subclass_probs)
-    return _bootstrap(*rows, num_bins, num_resamples, rng)
+    errors = squared_error_estimate(prediction, truth)
+    return _bootstrap(prediction.variance, errors, num_bins, num_resamples, rng)
 
 
-def second_order_ece_floor(
-    probs: ArrayLike,
-    variance: ArrayLike,
-    num_annotations: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    subclass_probs: ArrayLike | None = None,
-    num_bins: int = NUM_BINS,
-    num_simulations: int = 50,
-) -> float:
-    """The mean ECE-2 that a perfectly calibrated predictor of this spread would measure.
-
-    Finite samples and finitely many annotations give even a perfect predictor an ECE-2 above zero.
-    Truths are drawn from a Dirichlet distribution around each row of `probs` (a Beta distribution
-    for one event), annotations from the truths, and the ECE-2 of the predictor that reports exactly
-    the variances of those distributions is averaged. One Dirichlet distribution has one spread, so
-    of the variances of a row their sum is matched: p(1 - p) times the ratio of the sums. For one
-    event and for two classes that is each variance itself. Variances that no calibrated predictor
-    can have, below 0 or above p(1 - p), are taken at that limit. With sub-classes, a calibrated
-    predictor knows p(sub-class | class), so all that is uncertain is the class.
-
-    >>> rng = np.random.default_rng(0)
-    >>> probs, variance = np.full((2000, 2), 0.5), np.full((2000, 2), 0.01)
-    >>> floor = second_order_ece_floor(probs, variance, 50, rng=rng)
-    >>> 0 < floor < 0.002  # the grouping error here is 0.02
-    True
-
-    Args:
-        probs: `(n, num_classes)` or `(n,)`.
-        variance: of the same shape.
-        num_annotations: how many annotations a row has, one number or `(n,)`; at least two.
-        rng: the source of truths and annotations.
-        subclass_probs: as in `second_order_ece`.
-        num_bins: as in `second_order_ece`.
-        num_simulations: how many worlds to average over.
-    """
-    predicted = as_probs("probs", probs)
-    var = as_floats("variance", variance)
-    same_shape(probs=predicted, variance=var)
-    check_at_least("num_simulations", num_simulations, 1)
-    totals = as_floats("num_annotations", num_annotations)
-    fail_at("num_annotations", (totals < 2) | (totals % 1 != 0), totals, "2 or more annotations")
-    totals = np.broadcast_to(totals, len(predicted)).astype(np.int64)
-
-    split = (
-        np.ones((1, 1)) if subclass_probs is None else as_probs("subclass_probs", subclass_probs)
-    )
-    classes = predicted if predicted.ndim == 2 else np.stack([1 - predicted, predicted], axis=1)
-    if subclass_probs is not None and classes.shape[1] != split.size:
-        raise ValueError(
-            f"probs has shape {predicted.shape} and subclass_probs {split.shape}; expected one "
-            f"column of probs for each entry of subclass_probs."
-        )
-    # (n, classes, sub-classes), the last axis of size one where classes are not split
-    classes = classes.reshape(len(classes), -1, split.shape[1]).sum(axis=2)
-    classes = classes / classes.sum(axis=1, keepdims=True)
-    naive = classes * (1 - classes)
-    columns = (slice(None),) if predicted.ndim == 2 else (slice(None), 1)
-
-    def spread_over_subclasses(per_class: FloatArray, power: int) -> FloatArray:
-        return (per_class[:, :, None] * split**power).reshape(len(per_class), -1)
-
-    spread = spread_over_subclasses(naive, 2).sum(axis=1)
-    total_variance = var.sum(axis=1) if predicted.ndim == 2 else 2 * var
-    ratio = np.zeros(len(classes))
-    np.divide(total_variance, spread, out=ratio, where=spread > 0)
-    ratio = ratio.clip(0.0, 1.0)
-    reported = spread_over_subclasses(ratio[:, None] * naive, 2)[columns]
-    said = spread_over_subclasses(classes, 1)[columns]
-
-    floors = []
-    for _ in range(num_simulations):
-        counts = rng.multinomial(totals, _dirichlet(classes, ratio, rng))
-        floors.append(
-            second_order_ece(
-                said, reported, counts, subclass_probs=subclass_probs, num_bins=num_bins
-            )
-        )
-    return float(np.mean(floors))
-
-
-def _dirichlet(mean: FloatArray, ratio: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Rows with this mean and Var = ratio * mean (1 - mean): Dirichlet(mean (1/ratio - 1))."""
-    draws = mean.copy()
-    inner = (ratio > 0) & (ratio < 1)
-    concentration = mean[inner] * (1 / ratio[inner] - 1)[:, None]
-    # log Gamma(a) = log Gamma(a + 1) + log(U) / a in distribution: tiny concentrations, whose
-    # gamma variates underflow to zero, stay comparable in log space.
-    uniform = rng.random(concentration.shape)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(rng.standard_gamma(concentration + 1)) + np.log1p(-uniform) / concentration
-    logs[concentration == 0] = -np.inf
-    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-    draws[inner] = weights / weights.sum(axis=1, keepdims=True)
-    certain = ratio == 1
-    draws[certain] = rng.multinomial(1, mean[certain])
-    return draws
-
-
-def _first_order_rows(probs, counts, true_probs, subclass_probs) -> tuple[FloatArray, FloatArray]:
-    observed = empirical_probs(probs, counts, true_probs=true_probs, subclass_probs=subclass_probs)
-    return as_floats("probs", probs), observed
-
-
-def _second_order_rows(
-    probs, variance, counts, true_probs, subclass_probs
+def _first_order_rows(
+    prediction: Prediction | ArrayLike, truth: Annotations | ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
-    var = as_floats("variance", variance)
-    errors = squared_error_estimate(
-        probs, counts, true_probs=true_probs, subclass_probs=subclass_probs
-    )
-    same_shape(probs=errors, variance=var)
-    return var, errors
+    probs = probs_of(prediction)
+    return probs, as_annotations(truth).of(probs).shares
 
 
 def _num_classes(predicted: FloatArray) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import rel_entr
 
+from secondguess._arrays import FloatArray
 from secondguess.experiments.cifar10h.data import AnnotatedInputs
 from secondguess.experiments.cifar10h.fitting import predict
 from secondguess.experiments.cifar10h.methods import Method
@@ -24,12 +25,17 @@ from secondguess.experiments.cifar10h.tables import RECALIBRATED
 from secondguess.experiments.cifar10h.task import Task
 from secondguess.experiments.cifar10h.variants import NUM_SUBCLASSES, Variant
 from secondguess.experiments.runner import PartResult
-from secondguess.theory.metrics import empirical_probs, grouping_error, mean_variance
+from secondguess.theory.floors import (
+    DirichletTruths,
+    EceFloor,
+    second_order_ece_floor,
+    simulate_floor,
+)
+from secondguess.theory.metrics import grouping_error, mean_variance
 from secondguess.theory.records import Prediction
 from secondguess.theory.reliability import (
     first_order_ece,
     second_order_ece,
-    second_order_ece_floor,
     second_order_ece_standard_error,
 )
 
@@ -75,35 +81,71 @@ def measure(
         examples: the split.
         variant: of the data. With extra classes, accuracy is that of the sum over sub-classes.
     """
-    probs, variance = prediction.probs, prediction.variance
-    counts = examples.responses.counts()
-    truth: dict[str, Any] = {"counts": counts, "subclass_probs": variant.subclass_probs()}
+    truth = variant.annotations(examples.responses.counts())
     rng = np.random.default_rng(0)
-    images = measure_images(probs, examples, variant)
-    ece = second_order_ece(probs, variance, **truth)
-    floor = second_order_ece_floor(
-        probs,
-        variance,
-        examples.responses.num_annotations,
-        rng=rng,
-        subclass_probs=truth["subclass_probs"],
-        num_simulations=20,
-    )
-    error = grouping_error(probs, **truth)
+    images = measure_images(prediction.probs, examples, variant)
+    ece = second_order_ece(prediction, truth)
+    floor = calibration_floor(
+        prediction, examples.responses.num_annotations, variant, rng=rng, num_simulations=20
+    ).mean
+    error = grouping_error(prediction, truth)
     return {
         "second_order_ece": ece,
         "second_order_ece_standard_error": second_order_ece_standard_error(
-            probs, variance, rng=rng, num_resamples=50, **truth
+            prediction, truth, rng=rng, num_resamples=50
         ),
         "second_order_ece_floor": floor,
         "relative_ece": ece / error,
         "relative_floor": floor / error,
-        "mean_variance": mean_variance(variance),
+        "mean_variance": mean_variance(prediction),
         "grouping_error": error,
-        "first_order_ece": first_order_ece(probs, **truth),
+        "first_order_ece": first_order_ece(prediction, truth),
         "accuracy": 100 * float(images.correct.mean()),
         "kl": float(images.divergence.mean()),
     }
+
+
+def calibration_floor(
+    prediction: Prediction,
+    num_annotations: ArrayLike,
+    variant: Variant,
+    *,
+    rng: np.random.Generator,
+    num_simulations: int,
+) -> EceFloor:
+    """The floor of ECE-2 under Dirichlet truths, see `second_order_ece_floor`.
+
+    With extra classes, a calibrated predictor knows p(sub-class | class), so that the truths of the
+    original classes are all that is uncertain; the total variance of the sub-classes is matched.
+    """
+    split = variant.subclass_probs()
+    if split is None:
+        return second_order_ece_floor(
+            prediction, num_annotations, rng=rng, num_simulations=num_simulations
+        )
+
+    def over_subclasses(per_class: FloatArray, factors: FloatArray) -> FloatArray:
+        return (per_class[:, :, None] * factors).reshape(len(per_class), -1)
+
+    classes = prediction.probs.reshape(len(prediction), -1, NUM_SUBCLASSES).sum(axis=2)
+    mean = classes / classes.sum(axis=1, keepdims=True)
+    truths = DirichletTruths.of_spread(
+        mean,
+        prediction.variance.sum(axis=1),
+        over_subclasses(mean * (1 - mean), split**2).sum(axis=1),
+    )
+    calibrated = Prediction(
+        over_subclasses(mean, split), over_subclasses(truths.variance, split**2)
+    )
+    return simulate_floor(
+        calibrated,
+        truths.draw,
+        num_annotations,
+        truths="Dirichlet",
+        rng=rng,
+        annotate=variant.annotations,
+        num_simulations=num_simulations,
+    )
 
 
 class ImageMeasures(NamedTuple):
@@ -128,7 +170,5 @@ def measure_images(probs: ArrayLike, examples: AnnotatedInputs, variant: Variant
     exact = given / given.sum(axis=1, keepdims=True)
     width = NUM_SUBCLASSES if variant.extra_classes else 1
     called = exact.reshape(len(exact), -1, width).sum(axis=2).argmax(axis=1)
-    shares = empirical_probs(
-        exact, examples.responses.counts(), subclass_probs=variant.subclass_probs()
-    )
+    shares = variant.annotations(examples.responses.counts()).shares
     return ImageMeasures(called == examples.labels, rel_entr(shares, exact).sum(axis=1))

@@ -23,7 +23,7 @@ from secondguess.displays.look import (
 from secondguess.experiments.cifar10h import paper
 from secondguess.experiments.cifar10h.data import CLASSES, AnnotatedInputs
 from secondguess.experiments.cifar10h.tables import TITLES, Rows, row_title
-from secondguess.experiments.cifar10h.variants import VARIANTS
+from secondguess.experiments.cifar10h.variants import VARIANTS, Variant
 from secondguess.theory.metrics import squared_error_estimate
 from secondguess.theory.reliability import reliability_bins
 
@@ -66,7 +66,7 @@ def draw_reliability_diagrams(
     examples: AnnotatedInputs,
     path: Path,
     *,
-    subclass_probs: FloatArray | None = None,
+    variant: Variant = VARIANTS["original"],
     columns: int = 4,
 ) -> None:
     """Squared error against predicted variance in 100 bins, a panel for each row of the table.
@@ -75,16 +75,16 @@ def draw_reliability_diagrams(
         predictions: probabilities and variances for the split, by row.
         examples: the split.
         path: of the figure.
-        subclass_probs: p(sub-class|class), where classes are split.
+        variant: of the data.
         columns: panels in a row of the figure.
     """
-    counts = examples.responses.counts()
+    truth = variant.annotations(examples.responses.counts())
     with house_look():
         figure, axes = new_figure(math.ceil(len(predictions) / columns), columns)
         for panel in axes.flat[len(predictions) :]:
             panel.set_axis_off()
         for panel, (name, (probs, variance)) in zip(axes.flat, predictions.items(), strict=False):
-            errors = squared_error_estimate(probs, counts, subclass_probs=subclass_probs)
+            errors = squared_error_estimate(probs, truth)
             ReliabilityDisplay(bins=reliability_bins(variance, errors)).plot(ax=panel)
             panel.set_title(row_title(name))
         save(figure, path)

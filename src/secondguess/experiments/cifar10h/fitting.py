@@ -137,5 +137,4 @@ def validation_kl(
     """The divergence by which hyper-parameters are chosen."""
     examples = task.data.validation
     prediction = predict(task, method, model, examples, trained_on=trained_on, seed=seed)
-    split = task.variant.subclass_probs()
-    return annotator_kl(prediction.probs, examples.responses.counts(), subclass_probs=split)
+    return annotator_kl(prediction, task.variant.annotations(examples.responses.counts()))

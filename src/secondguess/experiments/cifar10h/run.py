@@ -175,7 +175,7 @@ def draw_figures(loaded: Cifar10H, done: Mapping[str, PartResult], directory: Pa
             rows,
             loaded.test,
             directory / f"reliability-{variant}.png",
-            subclass_probs=VARIANTS[variant].subclass_probs(),
+            variant=VARIANTS[variant],
         )
 
 

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from secondguess._arrays import FloatArray
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.classification.batches import AnnotationBatch, PairBatch
+from secondguess.theory.annotations import Annotations
 
 NUM_SUBCLASSES = 3
 BORDER = 4
@@ -56,6 +57,24 @@ class Variant:
             return None
         rng = np.random.default_rng([self.seed, 0])
         return rng.dirichlet(np.ones(NUM_SUBCLASSES), size=num_original)
+
+    def annotations(self, counts: IntArray) -> Annotations:
+        """What counts of the original classes say of the classes to predict (appendix F.2.4).
+
+        The share of a sub-class is p(sub-class | class) times that of its class, and the estimate
+        of its square has the square of that factor.
+
+        Args:
+            counts: `(n, num_original)`.
+        """
+        whole = Annotations.from_counts(counts)
+        split = self.subclass_probs(counts.shape[1])
+        if split is None:
+            return whole
+        totals = counts.sum(axis=1).astype(np.float64)[:, None]
+        scale = split.reshape(-1)
+        shares = np.repeat(whole.shares, NUM_SUBCLASSES, axis=1) * scale
+        return Annotations(shares, (shares * totals - scale) * shares / (totals - 1))
 
     def scramble(self, images: Tensor) -> Tensor:
         """The same permutation of the pixels inside a 4-pixel border, in all channels and images.

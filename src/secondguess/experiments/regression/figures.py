@@ -27,6 +27,7 @@ from secondguess.experiments.regression.panels import (
     draw_variance,
 )
 from secondguess.experiments.runner import PartResult
+from secondguess.theory.annotations import Annotations
 from secondguess.theory.records import Prediction
 
 TITLES = {
@@ -170,7 +171,7 @@ def _reliability(truth: Truth, methods: Mapping, directory: Path) -> None:
         for (name, arrays), panel in zip(methods.items(), axes[0], strict=True):
             ReliabilityDisplay.from_predictions(
                 Prediction(arrays["probs"], arrays["variance"]),
-                true_probs=truth(quantile_inputs(len(arrays["probs"]))),
+                Annotations.known(truth(quantile_inputs(len(arrays["probs"])))),
                 order=order,
                 num_bins=NUM_BINS,
                 name="method",

@@ -32,6 +32,7 @@ from secondguess.experiments.regression.methods import (
 )
 from secondguess.experiments.regression.page import regression_section
 from secondguess.experiments.runner import Part, PartResult, check_known, run_experiment
+from secondguess.theory.annotations import Annotations
 from secondguess.theory.metrics import grouping_error, mean_variance
 from secondguess.theory.reliability import first_order_ece, second_order_ece
 
@@ -221,7 +222,7 @@ def _evidential_optimum(
     return PartResult(
         metrics={
             "grouping_error": [
-                grouping_error(p[None], true_probs=t[None])
+                grouping_error(p[None], Annotations.known(t[None]))
                 for p, t in zip(probs, truth, strict=True)
             ],
             "mean_variance": [mean_variance(v[None]) for v in variance],
@@ -257,22 +258,16 @@ def _intervals(
 def _measured(config: RegressionConfig, predict: Predictor) -> PartResult:
     """Metrics against the closed form, over inputs of equal mass; predictions there and to plot."""
     inputs = quantile_inputs(config.num_evaluation)
-    truth = FUNCTIONS[config.function](inputs)
+    truth = Annotations.known(FUNCTIONS[config.function](inputs))
     predicted, plotted = predict(inputs), predict(PLOT_INPUTS)
     return PartResult(
         metrics={
-            "first_order_ece": first_order_ece(predicted.probs, true_probs=truth),
-            "second_order_ece": second_order_ece(
-                predicted.probs, predicted.variance, true_probs=truth
-            ),
-            "first_order_ece_20_bins": first_order_ece(
-                predicted.probs, true_probs=truth, num_bins=20
-            ),
-            "second_order_ece_20_bins": second_order_ece(
-                predicted.probs, predicted.variance, true_probs=truth, num_bins=20
-            ),
-            "mean_variance": mean_variance(predicted.variance),
-            "grouping_error": grouping_error(predicted.probs, true_probs=truth),
+            "first_order_ece": first_order_ece(predicted, truth),
+            "second_order_ece": second_order_ece(predicted, truth),
+            "first_order_ece_20_bins": first_order_ece(predicted, truth, num_bins=20),
+            "second_order_ece_20_bins": second_order_ece(predicted, truth, num_bins=20),
+            "mean_variance": mean_variance(predicted),
+            "grouping_error": grouping_error(predicted, truth),
         },
         arrays={
             "probs": predicted.probs.astype(np.float32),
@@ -292,10 +287,10 @@ def _on_training_set(config: RegressionConfig, predict: Predictor) -> dict[str, 
     inputs = triples.inputs[:, 0].double().numpy()
     prediction = predict(inputs)
     products = (triples.responses.numpy() - prediction.probs[:, None]).prod(axis=1)
-    truth = FUNCTIONS[config.function](inputs)
+    truth = Annotations.known(FUNCTIONS[config.function](inputs))
     return {
-        "mean_variance": mean_variance(prediction.variance),
+        "mean_variance": mean_variance(prediction),
         "mean_product": float(products.mean()),
         "mean_product_standard_error": float(products.std() / np.sqrt(len(products))),
-        "grouping_error": grouping_error(prediction.probs, true_probs=truth),
+        "grouping_error": grouping_error(prediction, truth),
     }
