@@ -1,4 +1,4 @@
-"""What the paper compares with, one method a file, over any network.
+"""What the paper compares with, one method per file, over any network.
 
 Each file has the same two functions, `loss(model, batch)` on a `PairBatch` for the training loop
 and `predict(model, inputs)`, which gives a `Prediction` of shape `(n, num_classes)`. Networks give

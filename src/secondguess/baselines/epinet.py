@@ -26,7 +26,7 @@ def loss(
 
     Args:
         model: the network.
-        batch: one pair a row.
+        batch: one pair per row.
         num_indices: indices of a step, the same for all rows.
         generator: source of the indices; without it, torch's default generator, which the training
             loop seeds for each step.

@@ -1,7 +1,7 @@
 """The `secondguess` command.
 
 This module imports nothing beyond the standard library, so that the command can say what to install
-where the `cli` extra is missing. Commands live in one file a group and are joined in `app.py`.
+where the `cli` extra is missing. Commands live in one file per group and are joined in `app.py`.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""All commands, joined: one line a group.
+"""All commands, joined: one line per group.
 
 A group is a module with `register(app)`. Modules import what is heavy inside their commands, so
 that `secondguess --help` answers at once.

@@ -49,8 +49,8 @@ def open_columns(path: Path) -> Columns:
     """The reader for a file.
 
     Args:
-        path: a `.parquet` or `.csv` file, a folder with one `<column>.npy` a column, or one `.npy`
-            file with named fields.
+        path: a `.parquet` or `.csv` file, a folder with one `<column>.npy` per column, or one
+            `.npy` file with named fields.
     """
     if not path.exists():
         raise ValueError(f"{path} does not exist.")
@@ -220,7 +220,7 @@ class NpyColumns:
         """Look at the headers."""
         arrays = cls._arrays(path)
         if not arrays:
-            raise ValueError(f"{path} holds no .npy files; expected one <column>.npy a column.")
+            raise ValueError(f"{path} holds no .npy files; expected one <column>.npy per column.")
         sizes = {name: len(array) for name, array in arrays.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"the columns of {path} differ in length: {sizes}; expected one.")

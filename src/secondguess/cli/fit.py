@@ -35,7 +35,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder for the pair model.")],
     response_length: Annotated[
         int | None,
-        typer.Option(min=2, help="Positions a response owns. Default: the longest in the data."),
+        typer.Option(min=2, help="Positions of a response. Default: the longest in the data."),
     ] = None,
     layout: Annotated[
         LayoutName, typer.Option(help="How y2 gets a constant start.")
@@ -52,7 +52,7 @@ def fit(
     warmup_steps: Annotated[
         int | None, typer.Option(min=0, help="Default: a tenth of the steps, at most 1000.")
     ] = None,
-    weight_decay: Annotated[float, typer.Option(help="Of AdamW.")] = 1e-4,
+    weight_decay: Annotated[float, typer.Option(help="Weight decay of AdamW.")] = 1e-4,
     clip_norm: Annotated[float, typer.Option(help="Largest norm of the gradient.")] = 1.0,
     precision: Annotated[
         PrecisionName, typer.Option(help="bfloat16 computes under autocast.")

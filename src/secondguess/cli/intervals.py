@@ -42,7 +42,7 @@ def calibrate(
     probs_col: Annotated[str, typer.Option(help="Predicted probability of response 1.")],
     variance_col: Annotated[str, typer.Option(help="Its stated variance; may be negative.")],
     response_cols: Annotated[
-        str, typer.Option(help="Two or more columns of responses, 0 or 1, with commas: y1,y2.")
+        str, typer.Option(help="Two or more columns of responses, 0 or 1, comma-separated: y1,y2.")
     ],
     out: Annotated[Path, typer.Option(help="Where to write the calibration.")] = Path(
         "calibration.json"

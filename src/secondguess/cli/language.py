@@ -121,9 +121,11 @@ def answer(
         ),
     ] = StrategyName.selective,
     num_candidates: Annotated[
-        int, typer.Option(min=1, help="Samples a prompt may cost (rejection, top1).")
+        int, typer.Option(min=1, help="Most samples per prompt (rejection, top1).")
     ] = 10,
-    temperature: Annotated[float, typer.Option(help="Of the sampling; scores use 1.")] = 1.0,
+    temperature: Annotated[
+        float, typer.Option(help="Temperature of the sampling; scores use 1.")
+    ] = 1.0,
     top_k: Annotated[int | None, typer.Option(help="Only the k most likely tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Only tokens up to this mass.")] = None,
     min_probability: Annotated[
@@ -132,7 +134,7 @@ def answer(
     gap: Annotated[
         GapName, typer.Option(help="How confidences above 1 are treated.")
     ] = GapName.absolute,
-    seed: Annotated[int, typer.Option(help="Of the samples.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
     ignore_check: Annotated[
         bool,
         typer.Option(

@@ -111,7 +111,7 @@ def regression(
     ),
     function: Annotated[Function, typer.Option(help="The true p(Y=1|x).")] = Function.sinusoid,
     methods: Annotated[
-        str | None, typer.Option(help="Some of the methods, with commas. Default: all.")
+        str | None, typer.Option(help="Some of the methods, comma-separated. Default: all.")
     ] = None,
     extras: Annotated[
         str | None,
@@ -176,10 +176,12 @@ def cifar10h(
     ] = ImagePreset.quick,
     data_dir: DataDir = None,
     methods: Annotated[
-        str | None, typer.Option(help="Some of the methods, with commas. Default: the preset's.")
+        str | None,
+        typer.Option(help="Some of the methods, comma-separated. Default: the preset's."),
     ] = None,
     variants: Annotated[
-        str | None, typer.Option(help="Some of the variants, with commas. Default: the preset's.")
+        str | None,
+        typer.Option(help="Some of the variants, comma-separated. Default: the preset's."),
     ] = None,
     copies: Annotated[
         int | None,

@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 def serve(
     model: ModelArgument,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port.")] = 8000,
     name: Annotated[
         str | None, typer.Option(help="What clients call the model. Default: the folder's name.")
     ] = None,
@@ -31,7 +31,7 @@ def serve(
         StrategyName, typer.Option(help="As in 'secondguess answer'.")
     ] = StrategyName.rejection,
     num_candidates: Annotated[
-        int, typer.Option(min=1, max=64, help="Samples one answer may cost (rejection, top1).")
+        int, typer.Option(min=1, max=64, help="Most samples per answer (rejection, top1).")
     ] = 10,
     min_probability: Annotated[
         float | None, typer.Option(help="No token less likely than this is sampled.")
@@ -51,7 +51,7 @@ def serve(
     max_waiting: Annotated[
         int, typer.Option(min=1, help="Requests in line; one more gets status 429.")
     ] = 256,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds of a request.")] = 120.0,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that a request may take.")] = 120.0,
     api_key: Annotated[
         str | None,
         typer.Option(

@@ -55,7 +55,7 @@ def answer(
         rng: the randomness of the samples.
         strategy: `selective` (one sample), `rejection` (sample up to `num_candidates` times) or
             `top1` (the most probable of `num_candidates` samples); see `theory.decoding`.
-        num_candidates: how many samples a prompt may cost; not used by `selective`.
+        num_candidates: the most samples drawn per prompt; not used by `selective`.
         sampling: how tokens are chosen.
         gap: how confidences above 1 are treated; see `SelfCheatScores.confidence_gap`.
         finding: what `check` found about the model; a rate that it does not support is refused.

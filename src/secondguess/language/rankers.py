@@ -23,7 +23,7 @@ class Ranker(Protocol[SampleT_contra]):
     """Gives each of the samples of one prompt a number; the higher, the better."""
 
     def __call__(self, samples: Sequence[SampleT_contra], /) -> FloatArray:
-        """One number a sample."""
+        """One number per sample."""
         ...
 
 

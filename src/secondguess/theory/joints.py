@@ -2,7 +2,7 @@
 
 A joint is an array of shape `(..., num_classes, num_classes)`: any number of leading axes, then y1,
 then y2. For models that never build the table (sequences, mixtures) see `SelfCheatScores`, which
-needs only two numbers a response.
+needs only two numbers per response.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def joint_from_moments(marginal: ArrayLike, covariance: ArrayLike) -> FloatArray
 class JointReport:
     """Which of the three properties of Proposition E.1 a table breaks, and by how much.
 
-    Arrays have the leading shape of the joint, one entry a table; all are 0 for a perfect one.
+    Arrays have the leading shape of the joint, one entry per table; all are 0 for a perfect one.
 
     >>> report = check_joint([[[0.5, 0.0], [0.0, 0.5]], [[0.0, 0.5], [0.5, 0.0]]])
     >>> report.holds, report.negative_eigenvalue

@@ -83,7 +83,7 @@ class MemberStack(nn.Module):
         if self.vectorised:
             axes = recursively_apply(lambda tensor: None if shared or not tensor.ndim else 1, batch)
             return torch.vmap(of_one, in_dims=(0, axes), randomness="different")(state, batch)
-        # unbind, not an index a member: its gradient is one stack, not a sum of padded slices.
+        # unbind, not one index per member: its gradient is one stack, not a sum of padded slices.
         slices = zip(*(tensor.unbind() for tensor in state.values()), strict=True)
         return torch.stack(
             [

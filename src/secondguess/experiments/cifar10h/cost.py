@@ -38,7 +38,7 @@ class Accelerator:
 
     Attributes:
         name: of the processor and the number format.
-        peak: operations a second on its data sheet.
+        peak: operations per second on its data sheet.
         utilisation: the share of the peak that training reaches. An assumption: convolutional
             networks of this size are usually reported between a quarter and a half.
     """

@@ -88,7 +88,7 @@ def _table(variant: str, rows: Mapping[str, Mapping[str, Any]], seeds: str) -> T
         ),
         note="Summed over classes, but for accuracy (per cent) and KL. The paper trains wide "
         f"ResNets and takes means over eight seeds; {seeds} of this run's own backbone. "
-        "Floor: the ECE-2 that chance alone leaves, with so few annotators an image.",
+        "Floor: the ECE-2 that chance alone leaves, with so few annotators per image.",
     )
 
 

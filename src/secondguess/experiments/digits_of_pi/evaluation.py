@@ -1,7 +1,7 @@
 """What a trained model says about digits of pi, and whether it is true (appendix F.3.3).
 
 Two ways to look, with the same metrics: *samples*, as in the paper, and *exact* scores of all 441
-sentences, which have no sampling noise. Axes: a row an offset, a column a sample or a sentence;
+sentences, which have no sampling noise. Axes: a row per offset, a column per sample or sentence;
 `weights` say how much each entry counts.
 """
 

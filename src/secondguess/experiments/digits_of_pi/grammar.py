@@ -2,7 +2,7 @@
 
 The paper's grammar derives 441 sentences over the ten digits, each in one way only, so it is kept
 as what it amounts to: a table of p(sentence | digit). Sampling, support and equivalence are
-lookups in that table. Axes: a row a digit, a column a sentence.
+lookups in that table. Axes: a row per digit, a column per sentence.
 """
 
 from __future__ import annotations

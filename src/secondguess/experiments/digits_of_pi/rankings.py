@@ -47,7 +47,8 @@ def cluster_sizes(meanings: IntArray, *, group_size: int) -> FloatArray:
     count, size = meanings.shape
     if size % group_size:
         raise ValueError(
-            f"{size} samples a digit do not split into groups of {group_size}; expected a multiple."
+            f"{size} samples per digit do not split into groups of {group_size}; "
+            f"expected a multiple."
         )
     groups = meanings.reshape(-1, group_size)
     # Count (group, meaning) pairs through one number that names both.

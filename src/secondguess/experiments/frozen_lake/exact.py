@@ -59,7 +59,7 @@ class ExactPredictor:
     def sample(
         self, prompts: Sequence[str], rng: np.random.Generator, *, temperature: float = 1.0
     ) -> list[str]:
-        """One walk a prompt, each action drawn from p(action | earlier ones)^(1 / temperature)."""
+        """One walk per prompt, actions drawn from p(action | earlier ones)^(1 / temperature)."""
         actions = self.sample_walks(_views(prompts), rng, temperature=temperature)
         return [walk_text(walk) for walk in actions]
 

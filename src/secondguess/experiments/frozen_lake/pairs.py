@@ -46,7 +46,7 @@ class WalkSource:
     """How pairs of walks are drawn.
 
     Attributes:
-        batch_size: pairs a step.
+        batch_size: pairs per step.
         seed: of all draws.
         hidden_share: the share of pairs whose view hides the unsafe cell.
         soft_targets: whether batches hold the expert's action probabilities.

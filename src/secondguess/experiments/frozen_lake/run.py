@@ -55,7 +55,7 @@ class LakeConfig:
         num_layers: its blocks.
         num_heads: attention heads of a block.
         initializer_range: standard deviation of the first weights.
-        batch_size: pairs a step.
+        batch_size: pairs per step.
         num_steps: steps of the training.
         learning_rate: the highest one.
         matrix_learning_rate: that of Muon on the weight matrices of the blocks, or None for AdamW.

@@ -102,7 +102,7 @@ def touches(actions: IntArray, cells: IntArray) -> np.ndarray:
 def walk_tokens(actions: IntArray) -> IntArray:
     """The words of each walk as positions in VOCABULARY, `(n, 3 max_steps + 2)`, padded.
 
-    Sixteen steps take 50 tokens: three a step, FINISH, and one pad as in the printed examples.
+    Sixteen steps take 50 tokens: three per step, FINISH, and one pad as in the printed examples.
     """
     count, max_steps = actions.shape
     cells = cells_of(actions)
@@ -160,7 +160,7 @@ def parse_texts(texts: Sequence[str], *, max_steps: int = MAX_STEPS) -> tuple[In
 
 
 def view_text(view: int) -> str:
-    """What the model sees of the world, a word a cell, row by row.
+    """What the model sees of the world, one word per cell, row by row.
 
     >>> view_text(5)
     'P P P P P P I I I P S I I C G P I I I P P P P P P'

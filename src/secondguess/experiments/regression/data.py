@@ -1,6 +1,6 @@
 """The one-dimensional worlds of appendix F.1: the true p(Y=1|x) in closed form, and pairs from it.
 
-NumPy and SciPy only. Inputs are standard normal; every array has one entry an input.
+NumPy and SciPy only. Inputs are standard normal; every array has one entry per input.
 """
 
 from __future__ import annotations

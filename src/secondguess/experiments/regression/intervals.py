@@ -69,7 +69,7 @@ class TabulatedPredictor:
 
 
 def calibration_sizes(largest: int) -> list[int]:
-    """Where the convergence is looked at: four sizes a decade from 100 on.
+    """Where the convergence is looked at: four sizes per decade from 100 on.
 
     >>> calibration_sizes(2000)
     [100, 178, 316, 562, 1000, 1778, 2000]
