@@ -25,6 +25,7 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from secondguess._arrays import FloatArray
+from secondguess.classification.distributions import predicted_distribution
 from secondguess.classification.fitting import LossName, Rows, hold_out, train_pair_model
 from secondguess.classification.heads import HeadName, PairModel, build_head, num_features_of
 from secondguess.classification.joint import PairJoint
@@ -36,6 +37,7 @@ from secondguess.classification.predictions import PairPredictions
 from secondguess.classification.recalibration import PairRecalibration, fit_recalibration
 from secondguess.classification.saving import MODEL, SavedClassifier
 from secondguess.models.residual_mlp import ResidualMLP
+from secondguess.theory.distribution import PredictedDistribution
 from secondguess.theory.records import Prediction
 from secondguess.training.loop import TrainingConfig
 
@@ -68,7 +70,8 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
             by default the residual MLP of appendix F.1, on standardised features.
         width: width of the default backbone; the paper's is 128.
         classes: the labels there are, in order, where not all of them occur in y.
-        loss: `all_pairs` uses all annotations of a row at once, `pair` a random pair per epoch.
+        loss: `all_pairs` uses all annotations of a row at once, `pair` a random pair per epoch,
+            `snapshot` the likelihood of all annotations (mixture head).
         eigenvalue_weight: weight of the negative-eigenvalue penalty (symmetric head).
         recalibrate: whether to fit a `PairRecalibration` on the validation rows.
         validation_fraction: share of the rows held out for early stopping and recalibration; 0 for
@@ -231,6 +234,10 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         """The joints of all rows: tabular, but for a `binary` head with more than two classes."""
         check_is_fitted(self)
         return self._recalibrated(joint_of(self.model_, self._inputs(X)))
+
+    def predict_distribution(self, X: ArrayLike) -> PredictedDistribution:
+        """Candidates for p(.|x) and their weights (`mixture` head, best with loss `snapshot`)."""
+        return predicted_distribution(self.predict_joint(X))
 
     def score(  # pyright: ignore[reportIncompatibleMethodOverride] (no sample weights)
         self, X: ArrayLike, y: ArrayLike | PairData

@@ -21,7 +21,7 @@ from secondguess.classification.predicting import mean_loss
 from secondguess.classification.splitting import split_rows
 from secondguess.training.loop import TrainingConfig, TrainingHistory, train
 
-LossName = Literal["all_pairs", "pair"]
+LossName = Literal["all_pairs", "pair", "snapshot"]
 
 MIN_VALIDATION_ROWS = 20
 """Fewer held-out rows than this would stop a training by chance; none are held out then."""
@@ -86,14 +86,19 @@ def train_pair_model(
         config: settings of the loop; its seed decides the batches too.
         batch_size: rows of a step, no more than there are.
         validation: rows that are not trained on; the weights of their best pair likelihood win.
-        loss: all annotations of a row at once, or one random pair of them per epoch.
+        loss: all pairs of annotations of a row at once, one random pair of them per epoch, or
+            (`snapshot`) the likelihood of all annotations together.
         eigenvalue_weight: weight of `negative_eigenvalue_penalty`.
         checkpoint_dir: see `train`; a checkpoint made with other rows is refused.
         progress: what to call the training on a progress bar.
     """
-    sources = {"all_pairs": annotation_batches, "pair": pair_batches}
+    sources = {
+        "all_pairs": annotation_batches,
+        "pair": pair_batches,
+        "snapshot": annotation_batches,
+    }
     if loss not in sources:
-        raise ValueError(f"loss is {loss!r}; expected 'all_pairs' or 'pair'.")
+        raise ValueError(f"loss is {loss!r}; expected 'all_pairs', 'pair' or 'snapshot'.")
     inputs, data = rows
     weight = next(model.head.parameters())
     inputs = inputs.to(weight.dtype) if inputs.is_floating_point() else inputs
@@ -104,7 +109,7 @@ def train_pair_model(
     return train(
         model,
         loss=lambda model, batch: pair_model_loss(
-            model, batch, eigenvalue_weight=eigenvalue_weight
+            model, batch, eigenvalue_weight=eigenvalue_weight, snapshot=loss == "snapshot"
         ),
         batch_at=sources[loss](inputs, data, batch_size=size, seed=config.seed),
         config=config,

@@ -16,11 +16,8 @@ from secondguess.classification.pairs import PairData
 from secondguess.classification.splitting import one_row_per_group
 from secondguess.theory.calibration.cutoff import select_min_variance
 from secondguess.theory.calibration.families import ClassInflations
-from secondguess.theory.calibration.fit_intervals import (
-    FittedIntervals,
-    IntervalMethod,
-    fit_intervals,
-)
+from secondguess.theory.calibration.fit_intervals import IntervalMethod, fit_intervals
+from secondguess.theory.calibration.fitted_intervals import FittedIntervals
 from secondguess.theory.calibration.inflation import (
     InflationStream,
     VarianceInflation,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from secondguess.classification.batches import AnnotationBatch, PairBatch
 from secondguess.classification.joint import PairJoint
+from secondguess.classification.mixture_joint import MixtureJoint
 from secondguess.classification.table_joint import TableJoint
 
 EIGENVALUE_WEIGHT = 10.0
@@ -68,6 +69,25 @@ def all_pairs_loss(joint: PairJoint, labels: Tensor, multiplicity: Tensor) -> Te
     return -all_pairs_log_prob(joint, labels, multiplicity).mean()
 
 
+def snapshot_loss(joint: MixtureJoint, labels: Tensor, multiplicity: Tensor) -> Tensor:
+    """Minus the log-probability of all annotations of every row, per annotation.
+
+    Where pairs train two moments of p(y|x), this trains as many as a row has annotations (Ahdritz
+    et al., ICLR 2025). Only a mixture has a probability for more than two responses.
+
+    >>> components = torch.tensor([[[0.9, 0.1], [0.1, 0.9]]]).log()
+    >>> joint = MixtureJoint(torch.tensor([[0.5, 0.5]]).log(), components)
+    >>> snapshot_loss(joint, torch.tensor([[0, 1]]), torch.tensor([[3, 0]]))
+    tensor(0.3360)
+
+    Args:
+        joint: n mixtures.
+        labels: `(n, d)` class indices.
+        multiplicity: `(n, d)`, how many annotations have each label, as in `PairData`.
+    """
+    return -joint.log_prob_of_all(labels, multiplicity).sum() / multiplicity.sum()
+
+
 def negative_eigenvalue_penalty(joint: TableJoint) -> Tensor:
     """Mean over the rows of `sum_i max(0, -lambda_i)^2`, lambda the eigenvalues of the table.
 
@@ -89,6 +109,7 @@ def pair_model_loss(
     *,
     eigenvalue_weight: float = EIGENVALUE_WEIGHT,
     marginal_weight: float = 0.0,
+    snapshot: bool = False,
 ) -> Tensor:
     """The loss of a pair model on a batch of either kind, penalty included where there is one.
 
@@ -107,9 +128,17 @@ def pair_model_loss(
         batch: one pair per row, or all annotations of each row.
         eigenvalue_weight: of the negative-eigenvalue penalty; used by table joints only.
         marginal_weight: of the first guess.
+        snapshot: whether to learn from all annotations at once (`snapshot_loss`), not from pairs.
     """
     joint: PairJoint = model(batch.inputs)
-    if isinstance(batch, PairBatch):
+    if snapshot:
+        if not isinstance(joint, MixtureJoint) or isinstance(batch, PairBatch):
+            raise ValueError(
+                f"loss='snapshot' came with a {type(joint).__name__}; expected a mixture head, "
+                f"which alone has a probability for more than two responses."
+            )
+        loss = snapshot_loss(joint, batch.labels, batch.multiplicity)
+    elif isinstance(batch, PairBatch):
         loss = pair_loss(joint, batch.y1, batch.y2)
     else:
         loss = all_pairs_loss(joint, batch.labels, batch.multiplicity)

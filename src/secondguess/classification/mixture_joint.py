@@ -101,6 +101,44 @@ class MixtureJoint(TabularJoint):
         copied = torch.where(y1 == y2, (weights + at_y1).logsumexp(1), -torch.inf)
         return log_mix(independent, copied, self.log_copy.exp())
 
+    def log_prob_of_all(self, labels: Tensor, multiplicity: Tensor) -> Tensor:
+        """Log-probability of all annotations of each row, in a given order, `(n,)`.
+
+        It is `log sum_r w_r prod_c q_r(c)^(n_c)`, in O(R K). A part `diag(m)` is the candidate that
+        everybody gives one label, drawn from m.
+
+        >>> components = torch.tensor([[[0.9, 0.1], [0.1, 0.9]]]).log()
+        >>> joint = MixtureJoint(torch.tensor([[0.5, 0.5]]).log(), components)
+        >>> joint.log_prob_of_all(torch.tensor([[0, 1]]), torch.tensor([[3, 0]])).exp()
+        tensor([0.3650])
+
+        Args:
+            labels: `(n, d)` class indices.
+            multiplicity: `(n, d)`, how many annotations have each label, as in `PairData`.
+        """
+        counts = multiplicity.unsqueeze(1).to(self.log_weights.dtype)
+        # A label of zero probability that nobody gave is 0 * -inf, which must count as nothing.
+        terms = torch.where(counts > 0, counts * self._components_at(labels), 0.0)
+        independent = (self.log_weights + terms.sum(-1)).logsumexp(1)
+        if self.log_copy is None:
+            return independent
+        given = multiplicity > 0
+        log_marginal = self.log_marginal.gather(1, labels)
+        alone = torch.where(given, log_marginal, 0.0).sum(1)
+        copied = torch.where(given.sum(1) == 1, alone, -torch.inf)
+        return log_mix(independent, copied, self.log_copy.exp())
+
+    def distribution(self) -> tuple[Tensor, Tensor]:
+        """Weights `(n, R')` and candidates `(n, R', K)`, the part `diag(m)` among them."""
+        weights, components = self.log_weights.exp(), self.log_components.exp()
+        if self.log_copy is None:
+            return weights, components
+        share, labels = self.log_copy.exp(), torch.eye(components.shape[-1]).to(components)
+        return (
+            torch.cat([(1 - share) * weights, share * self.log_marginal.exp()], 1),
+            torch.cat([components, labels.expand(len(weights), -1, -1)], 1),
+        )
+
     def _components_at(self, y: Tensor) -> Tensor:
         """Log q_r(y) of each row's responses, `(n, R, ...)`."""
         flat = y.reshape(len(y), 1, -1).expand(-1, self.num_components, -1)

@@ -19,7 +19,8 @@ from secondguess.classification.inflation import fit_class_intervals, fit_inflat
 from secondguess.classification.labels import Targets
 from secondguess.classification.pairs import PairData
 from secondguess.theory.calibration.families import ClassInflations
-from secondguess.theory.calibration.fit_intervals import FittedIntervals, IntervalMethod
+from secondguess.theory.calibration.fit_intervals import IntervalMethod
+from secondguess.theory.calibration.fitted_intervals import FittedIntervals
 from secondguess.theory.records import Interval, Prediction
 
 

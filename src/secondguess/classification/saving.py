@@ -24,7 +24,7 @@ from secondguess._files import check_manifest, replacing_folder, write_json
 from secondguess.classification.labels import as_classes
 from secondguess.classification.recalibration import PairRecalibration
 from secondguess.theory.calibration.families import ClassInflations
-from secondguess.theory.calibration.fit_intervals import FittedIntervals
+from secondguess.theory.calibration.fitted_intervals import FittedIntervals
 from secondguess.theory.calibration.inflation import VarianceInflation
 
 FORMAT = 1

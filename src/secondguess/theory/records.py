@@ -26,13 +26,17 @@ _LOG_PROB_SLACK = 1e-4
 
 
 class RestsOn(StrEnum):
-    """What a bound rests on. The two are never blurred: only the second is free of assumptions.
+    """What a bound rests on. They are never blurred: only `CALIBRATION_SET` assumes no model.
+
+    `CALIBRATED_RESPONSES` is calibration to the order of the k responses that a model was trained
+    on, more than pairs ask for.
 
     >>> print(RestsOn.CALIBRATED_PAIRS)
     if calibrated on pairs
     """
 
     CALIBRATED_PAIRS = "if calibrated on pairs"
+    CALIBRATED_RESPONSES = "if calibrated on k responses"
     CALIBRATION_SET = "guaranteed by a calibration set"
 
 

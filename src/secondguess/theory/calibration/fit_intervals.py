@@ -11,14 +11,13 @@ Arrays have one row per input: `probs` and `variance` of shape `(n,)` with `ones
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from secondguess._arrays import FloatArray, IntArray, as_floats, check_rate, same_shape
+from secondguess._arrays import FloatArray, IntArray, check_rate
 from secondguess.theory.calibration.count_stream import (
     CountIntervals,
     CountStream,
@@ -26,10 +25,10 @@ from secondguess.theory.calibration.count_stream import (
     check_count_rows,
 )
 from secondguess.theory.calibration.counts import count_scores, uniform_slots
+from secondguess.theory.calibration.fitted_intervals import FittedIntervals
 from secondguess.theory.calibration.inflation import VarianceInflation
 from secondguess.theory.calibration.nested import NestedFamily
 from secondguess.theory.calibration.pair_counts import pair_inflation
-from secondguess.theory.records import Interval, RestsOn
 
 IntervalMethod = Literal["auto", "pairs", "counts"]
 
@@ -39,7 +38,14 @@ CHOOSING_SHARE = 0.2
 MAX_CHOOSING_ROWS = 2000
 _MAX_REPEATED_ROWS = 10_000
 
-MAX_BETA_ROWS = 50_000
+MAX_BETA_ROWS = 30_000
+"""Rows that certify a Beta family, at most: its scores cost fifty times as much as the others."""
+
+CLEAR_RATIO = 0.7
+"""Where the better of pairs and counts promises less than this share of the other's width, `auto`
+takes it; else it certifies both, each with half of the failure rate, and takes the narrower."""
+
+MAX_BETA_ROWS = 30_000
 """Rows that certify a Beta family, at most: its scores cost fifty times as much as the others."""
 
 COUNTS_ADVANTAGE = 0.97
@@ -75,70 +81,6 @@ class _Choice(NamedTuple):
     width: float
     family: NestedFamily
     detection_rate: float | None  # None: Algorithm 1, with the family's cutoff
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FittedIntervals:
-    """What was certified, for one event or for every class.
-
-    Attributes:
-        parts: one certificate for one event or for all classes jointly by counts; else one per
-            class.
-        miss_rate: the share of inputs that may be missed: for each class by itself, or, `jointly`,
-            in any class.
-        failure_rate: how often, over calibration sets, the guarantee may not hold.
-        num_choosing: rows that chose the way to certify, and were not used again.
-        jointly: see `miss_rate`.
-    """
-
-    parts: tuple[CountIntervals | VarianceInflation, ...]
-    miss_rate: float
-    failure_rate: float
-    num_choosing: int
-    jointly: bool = False
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """`pairs` or `counts`, for each part."""
-        return tuple("counts" if isinstance(p, CountIntervals) else "pairs" for p in self.parts)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Plain values, as JSON can hold them; see `from_plain`."""
-        return asdict(self)
-
-    @classmethod
-    def from_plain(cls, values: dict[str, Any]) -> FittedIntervals:
-        """What `to_plain` wrote."""
-        parts = tuple(
-            CountIntervals(**{**part, "family": NestedFamily(**part["family"])})
-            if "family" in part
-            else VarianceInflation(**part)
-            for part in values["parts"]
-        )
-        return cls(**{**values, "parts": parts})
-
-    def interval(self, probs: ArrayLike, variance: ArrayLike) -> Interval:
-        """Intervals within [0, 1], of the shape of the predictions."""
-        p, v = as_floats("probs", probs), as_floats("variance", variance)
-        same_shape(probs=p, variance=v)
-        if len(self.parts) == 1:
-            return self._part(self.parts[0], p, v)
-        if p.ndim != 2 or p.shape[1] != len(self.parts):
-            raise ValueError(f"probs has shape {p.shape}; expected (n, {len(self.parts)}).")
-        columns = [self._part(part, p[:, i], v[:, i]) for i, part in enumerate(self.parts)]
-        return Interval(
-            np.stack([column.lower for column in columns], axis=1),
-            np.stack([column.upper for column in columns], axis=1),
-            RestsOn.CALIBRATION_SET,
-        )
-
-    def _part(
-        self, part: CountIntervals | VarianceInflation, probs: FloatArray, variance: FloatArray
-    ) -> Interval:
-        if isinstance(part, CountIntervals):
-            return part.interval(probs, variance)
-        share = len(self.parts) if self.jointly else 1
-        return part.interval(probs, variance, self.miss_rate / share).clipped()
 
 
 def fit_intervals(
@@ -180,8 +122,8 @@ def fit_intervals(
         miss_rate: the share of inputs whose p(y|x) may lie outside.
         failure_rate: how often, over calibration sets, that may not hold; divided among the classes
             where each has a certificate of its own.
-        method: `pairs` is Algorithm 1, `counts` the test on counts; `auto` takes what promises the
-            narrower intervals on the rows that choose.
+        method: `pairs` is Algorithm 1, `counts` the test on counts; `auto` takes the narrower (see
+            `CLEAR_RATIO`).
         jointly: with classes, whether all classes of an input are to be held together.
         groups: one entry per row; rows of one group may depend on each other. One row of each
             group, drawn at random, is used: the guarantee is about a random row of a random group.
@@ -239,11 +181,31 @@ class _Certificate:
     def fit(
         self, choosing: _Rows, certifying: _Rows
     ) -> tuple[CountIntervals | VarianceInflation, ...]:
-        choice = min(self._choices(choosing, len(certifying.probs)), key=_handicapped)
-        if choice.detection_rate is None:
-            cutoff = choice.family.min_variance
-            return (pair_inflation(*certifying, cutoff, self.failure_rate),)
-        return (self._counted(choice, certifying),)
+        size = len(certifying.probs)
+        counts = pairs = None
+        if self.method != "pairs":
+            counts = min(self._count_choices(choosing, size), key=lambda c: c.width)
+        if self.method != "counts" and choosing.num_responses.min() >= 2:
+            pairs = min(self._pair_choices(choosing, size), key=lambda c: c.width)
+        if counts and pairs and CLEAR_RATIO < counts.width / pairs.width < 1 / CLEAR_RATIO:
+            return (self._narrower(counts, pairs, certifying),)
+        if counts and (pairs is None or counts.width < pairs.width):
+            return (self._counted(counts, certifying),)
+        cutoff = pairs.family.min_variance if pairs else PAIR_CUTOFFS[-1]
+        return (pair_inflation(*certifying, cutoff, self.failure_rate),)
+
+    def _narrower(
+        self, counts: _Choice, pairs: _Choice, rows: _Rows
+    ) -> CountIntervals | VarianceInflation:
+        """Both, each with half of the failure rate: they hold together, so either may be taken."""
+        half = replace(self, failure_rate=self.failure_rate / 2)
+        by_counts = half._counted(counts, rows)
+        by_pairs = pair_inflation(*rows, pairs.family.min_variance, half.failure_rate)
+        widths = (
+            by_counts.interval(rows.probs, rows.variance).width.mean(),
+            by_pairs.interval(rows.probs, rows.variance, self.miss_rate).clipped().width.mean(),
+        )
+        return by_counts if widths[0] <= widths[1] else by_pairs
 
     def fit_jointly(
         self, choosing: _Rows, certifying: _Rows
@@ -261,7 +223,7 @@ class _Certificate:
             pairs = [min(share._pair_choices(c, num_rows), key=lambda c: c.width) for c in columns]
             width = float(np.mean([choice.width for choice in pairs]))
         best = min(counts, key=lambda c: c.width, default=None)
-        if best is not None and _handicapped(best) <= width:
+        if best is not None and best.width <= width:
             return (self._counted(best, certifying),)
         return tuple(
             pair_inflation(*certifying.column(i), c.family.min_variance, share.failure_rate)
@@ -276,14 +238,6 @@ class _Certificate:
         stream = CountStream(choice.family, detection_rate=rate, seed=self.seed)
         stream.update(*rows)
         return stream.result(miss_rate=self.miss_rate, failure_rate=self.failure_rate)
-
-    def _choices(self, rows: _Rows, num_certifying: int) -> Sequence[_Choice]:
-        choices: list[_Choice] = []
-        if self.method != "pairs":
-            choices += self._count_choices(rows, num_certifying)
-        if self.method != "counts" and rows.num_responses.min() >= 2:
-            choices += self._pair_choices(rows, num_certifying)
-        return choices
 
     def _count_choices(self, rows: _Rows, num_certifying: int) -> list[_Choice]:
         """The radius that the quantile of these rows' scores promises, for every candidate."""
@@ -319,10 +273,6 @@ class _Certificate:
             lower, upper = family.ends(rows.probs, rows.variance, float(reach))
             choices.append(_Choice(float(np.mean(upper - lower)), family, None))
         return choices
-
-
-def _handicapped(choice: _Choice) -> float:
-    return choice.width if choice.detection_rate is None else choice.width / COUNTS_ADVANTAGE
 
 
 def _order(num_rows: int, groups: ArrayLike | None, rng: np.random.Generator) -> IntArray:

@@ -1,0 +1,83 @@
+"""The record of certified intervals for one event, or for the classes of a classifier.
+
+What `fit_intervals` returns and classifiers keep. Predictions have shape `(n,)`, or
+`(n, num_classes)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from secondguess._arrays import FloatArray, as_floats, same_shape
+from secondguess.theory.calibration.count_stream import CountIntervals
+from secondguess.theory.calibration.inflation import VarianceInflation
+from secondguess.theory.calibration.nested import NestedFamily
+from secondguess.theory.records import Interval, RestsOn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FittedIntervals:
+    """What was certified, for one event or for every class.
+
+    Attributes:
+        parts: one certificate for one event or for all classes jointly by counts; else one per
+            class.
+        miss_rate: the share of inputs that may be missed: for each class by itself, or, `jointly`,
+            in any class.
+        failure_rate: how often, over calibration sets, the guarantee may not hold.
+        num_choosing: rows that chose the way to certify, and were not used again.
+        jointly: see `miss_rate`.
+    """
+
+    parts: tuple[CountIntervals | VarianceInflation, ...]
+    miss_rate: float
+    failure_rate: float
+    num_choosing: int
+    jointly: bool = False
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """`pairs` or `counts`, for each part."""
+        return tuple("counts" if isinstance(p, CountIntervals) else "pairs" for p in self.parts)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain values, as JSON can hold them; see `from_plain`."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, values: dict[str, Any]) -> FittedIntervals:
+        """What `to_plain` wrote."""
+        parts = tuple(
+            CountIntervals(**{**part, "family": NestedFamily(**part["family"])})
+            if "family" in part
+            else VarianceInflation(**part)
+            for part in values["parts"]
+        )
+        return cls(**{**values, "parts": parts})
+
+    def interval(self, probs: ArrayLike, variance: ArrayLike) -> Interval:
+        """Intervals within [0, 1], of the shape of the predictions."""
+        p, v = as_floats("probs", probs), as_floats("variance", variance)
+        same_shape(probs=p, variance=v)
+        if len(self.parts) == 1:
+            return self._part(self.parts[0], p, v)
+        if p.ndim != 2 or p.shape[1] != len(self.parts):
+            raise ValueError(f"probs has shape {p.shape}; expected (n, {len(self.parts)}).")
+        columns = [self._part(part, p[:, i], v[:, i]) for i, part in enumerate(self.parts)]
+        return Interval(
+            np.stack([column.lower for column in columns], axis=1),
+            np.stack([column.upper for column in columns], axis=1),
+            RestsOn.CALIBRATION_SET,
+        )
+
+    def _part(
+        self, part: CountIntervals | VarianceInflation, probs: FloatArray, variance: FloatArray
+    ) -> Interval:
+        if isinstance(part, CountIntervals):
+            return part.interval(probs, variance)
+        share = len(self.parts) if self.jointly else 1
+        return part.interval(probs, variance, self.miss_rate / share).clipped()
