@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from secondguess.cli.app import app
 from secondguess.cli.errors import user_errors
+from secondguess.training.signals import TrainingStopped
 
 ITEMS = "p,v,y1,y2\n" + "0.5,0.1,1,0\n0.4,0.1,1,1\n0.3,0.1,0,0\n" * 20
 
@@ -61,6 +63,19 @@ def test_a_missing_package_is_named_with_what_to_install(
 def test_a_missing_module_of_our_own_is_a_bug() -> None:
     with pytest.raises(ModuleNotFoundError), user_errors():
         raise ModuleNotFoundError(name="secondguess.nowhere")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_training_says_how_to_resume(
+    number: int, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, user_errors():
+        raise TrainingStopped(number, 7, Path("out.checkpoints"))
+    assert ended.value.exit_code == code
+    assert capsys.readouterr().err == (
+        f"secondguess: stopped by {signal.Signals(number).name} after step 7, with a checkpoint in "
+        f"out.checkpoints; run the same command again to resume.\n"
+    )
 
 
 def test_show_needs_no_torch(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from secondguess.language.findings import CheckFinding
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score
 from secondguess.language.tokenizer import word_tokenizer
+from secondguess.training.loop import TrainingConfig, learning_rate_at
 
 GOOD = {"prompt": "w1 w2", "responses": ["w3", "w4 w5"]}
 
@@ -347,6 +348,58 @@ def launch(*arguments: object) -> subprocess.Popen[bytes]:
         env=environment,
         stderr=subprocess.DEVNULL,
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_fit_stopped_by_a_signal_saves_says_so_and_resumes(
+    tmp_path: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_rows(tmp_path / "in.jsonl", [GOOD] * 4)
+    base, out = tmp_path / "base", tmp_path / "out"
+    network_of("llama", scale=0.02).save_pretrained(base)
+    word_tokenizer(WORDS).save_pretrained(base)
+    command = ("fit", source, "--model", base, "--steps", 6, "--batch-size", 2, "--out")
+    assert run(*command, tmp_path / "expected").exit_code == 0
+
+    def at(config: TrainingConfig, step: int) -> float:
+        if step == 3:
+            signal.raise_signal(number)
+        return learning_rate_at(config, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("secondguess.training.loop.learning_rate_at", at)
+        stopped = run(*command, out)
+    assert stopped.exit_code == 128 + number
+    assert (
+        f"secondguess: stopped by {number.name} after step 4, with a checkpoint" in stopped.stderr
+    )
+    assert "run the same command again to resume" in stopped.stderr
+    assert not out.exists()
+    assert run(*command, out).exit_code == 0
+    weights = "model.safetensors"
+    assert (out / weights).read_bytes() == (tmp_path / "expected" / weights).read_bytes()
+
+
+@pytest.mark.parametrize("command", ["score", "answer"])
+def test_a_second_writer_of_one_output_is_told(
+    model_dir: Path, tmp_path: Path, command: str
+) -> None:
+    source = write_rows(tmp_path / "in.jsonl", many_rows(200))
+    out = tmp_path / "out.jsonl"
+    rate = ("--max-hallucination-rate", 0.7) if command == "answer" else ()
+    arguments = (command, model_dir, source, "--out", out, "--window-size", 1, *rate)
+    first = launch(*arguments)
+    parts = out.with_name(out.name + ".parts")
+    while first.poll() is None and not list(parts.glob("*-*.jsonl")):
+        time.sleep(0.005)
+    first.send_signal(signal.SIGSTOP)  # in the midst of its work, for as long as we like
+    second = run(*arguments)
+    first.send_signal(signal.SIGCONT)
+    assert second.exit_code == 2
+    assert f"another process is writing {out}" in " ".join(second.stderr.split())
+    assert first.wait() == 0
+    assert [row["line"] for row in read_rows(out)] == list(range(1, 201))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,8 @@
-"""How commands speak of mistakes: one message on standard error, exit code 2, no traceback."""
+"""How commands end early: one message on standard error and an exit code, no traceback.
+
+A mistake of the user ends with 2; a training that a signal stopped with 128 and the signal's number
+(130 for SIGINT, 143 for SIGTERM), as shells count.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
+
+from secondguess.training.signals import TrainingStopped
 
 EXTRAS = {
     "torch": "classification",
@@ -22,8 +28,9 @@ EXTRAS = {
 def user_errors() -> Iterator[None]:
     """Turn a bad value, a bad file, a divergence or a missing package into a message and code 2.
 
-    Put it around what reads the user's files and arguments, imports included. Other exceptions are
-    bugs and keep their traceback.
+    A training that a signal stopped becomes a message that says how to resume it. Put this around
+    what reads the user's files and arguments, imports included. Other exceptions are bugs and keep
+    their traceback.
     """
     try:
         yield
@@ -40,3 +47,6 @@ def user_errors() -> Iterator[None]:
     except (ValueError, OSError, FloatingPointError) as error:
         typer.echo(f"secondguess: {error}", err=True)
         raise typer.Exit(2) from None
+    except TrainingStopped as stopped:
+        typer.echo(f"secondguess: {stopped}", err=True)
+        raise typer.Exit(128 + stopped.signal) from None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from secondguess._files import only_writer_of
 
 if TYPE_CHECKING:
     from accelerate import PartialState
@@ -39,7 +41,7 @@ def run_job(
     window_size: int,
     work: Callable[[Window], list[Row]],
 ) -> None:
-    """Work through a file of JSON lines in windows; see `language.jsonl`."""
+    """Work through a file of JSON lines in windows, as the only one to write `out`."""
     from secondguess.language.jsonl import WindowedJob
 
     job = WindowedJob(
@@ -50,15 +52,18 @@ def run_job(
         process_index=state.process_index,
         num_processes=state.num_processes,
     )
-    job.prepare()
-    state.wait_for_everyone()
-    with job_progress(job, shown=state.is_main_process) as on_window:
-        job.run(work, on_window)
-    state.wait_for_everyone()
-    if state.is_main_process:
-        num_rows, num_skipped = job.join()
-        skipped = f", {num_skipped:,} lines skipped" if num_skipped else ""
-        say(f"wrote {out}: {num_rows:,} rows{skipped}; bounds hold {_rests_on()}")
+    is_main = state.is_main_process
+    with only_writer_of(out) if is_main else nullcontext():
+        state.wait_for_everyone()
+        job.prepare()
+        state.wait_for_everyone()
+        with job_progress(job, shown=is_main) as on_window:
+            job.run(work, on_window)
+        state.wait_for_everyone()
+        if is_main:
+            num_rows, num_skipped = job.join()
+            skipped = f", {num_skipped:,} lines skipped" if num_skipped else ""
+            say(f"wrote {out}: {num_rows:,} rows{skipped}; bounds hold {_rests_on()}")
 
 
 def by_window(

@@ -23,7 +23,7 @@ class TrainingStopped(KeyboardInterrupt):
         self.signal = number
         super().__init__(
             f"stopped by {signal.Signals(number).name} after step {step}, with a checkpoint in "
-            f"{directory}; run it again to resume."
+            f"{directory}; run the same command again to resume."
         )
 
 
