@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from language.models import FAMILIES, WORDS, network_of, ragged_texts
+from safetensors.torch import load_file, save_file
 from transformers import Trainer, TrainingArguments
 
 from secondguess.language import shared_prompts
@@ -259,6 +260,39 @@ def test_fit_resumes_only_what_it_began(tmp_path: Path, change: str) -> None:
             network = network_of("gpt2", seed=1)
     with pytest.raises(ValueError, match="is the checkpoint of another training"):
         fit(rows, (network, tokenizer), config=fine_tuning(2), checkpoint_dir=tmp_path, **options)
+
+
+@pytest.mark.parametrize("damage", ["missing", "unexpected", "misshapen"])
+def test_weights_that_are_not_the_models_are_refused_by_name(tmp_path: Path, damage: str) -> None:
+    network_of("llama").save_pretrained(tmp_path)
+    word_tokenizer(WORDS).save_pretrained(tmp_path)
+    load_network(tmp_path)
+    path = tmp_path / "model.safetensors"
+    tensors = load_file(path)
+    name = "model.norm.weight"
+    match damage:
+        case "missing":
+            del tensors[name]
+        case "unexpected":
+            name = "model.extra.weight"
+            tensors[name] = torch.ones(3)
+        case _:
+            tensors[name] = torch.ones(5)
+    save_file(tensors, path, metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=rf"are not those of its model \({damage}: {name}"):
+        load_network(tmp_path)
+
+
+def test_code_in_a_model_folder_is_not_run(tmp_path: Path) -> None:
+    network_of("llama").save_pretrained(tmp_path)
+    word_tokenizer(WORDS).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config |= {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    with pytest.raises(ValueError, match="cannot load the model"):
+        load_network(tmp_path)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_file_gives_its_rows_and_names_bad_lines(tmp_path: Path) -> None:

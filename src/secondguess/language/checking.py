@@ -36,8 +36,6 @@ TOLERANCE = 0.01
 _LOWEST, _WIDEST = -50.0, 20.0
 # Impossible responses have a log-probability of -inf. Cutting differences keeps their symmetry.
 
-_FEWEST = 20
-
 
 class Verdict(StrEnum):
     """What a model is, by its controls; false-alarm rates are those of a calibrated model."""
@@ -199,24 +197,13 @@ class PairCheck:
 
         The noise of a response is what a calibrated model would not show: its confidence above 1,
         or its asymmetry (over the root of 2, because two orders are compared) as a change of the
-        confidence, whichever is larger. The resolution is the smallest b for which the responses
-        with a gap of at most b, and no fewer than the surest 5 % (at least 20), have a mean noise
-        of at most b. 1 means that no bound of this model says anything.
+        confidence, whichever is larger, and 1 at most. The resolution is its root mean square over
+        all pairs. All, because responses chosen for a confidence near 1 show little noise by that
+        choice. 1 means that no bound of this model says anything.
         """
-        gaps = self.scores.confidence_gap()
-        with np.errstate(invalid="ignore"):
-            turned = np.nan_to_num(np.abs(self.asymmetry) / np.sqrt(2), nan=np.inf)
-        above = np.maximum(np.expm1(np.minimum(self.scores.log_ratio, _WIDEST)), 0.0)
-        order = np.argsort(gaps, kind="stable")
-        noise = np.maximum(above, -np.expm1(-turned))[order]
-        fewest = min(len(self), max(_FEWEST, len(self) // 20))
-        for count in range(fewest, len(self) + 1):
-            lower = 0.0 if count == fewest else float(gaps[order[count - 1]])
-            upper = 1.0 if count == len(self) else float(gaps[order[count]])
-            bound = max(lower, float(noise[:count].mean()))
-            if bound < min(upper, 1.0):
-                return bound
-        return 1.0
+        above = np.expm1(self.scores.log_ratio.clip(0.0, np.log(2)))
+        turned = -np.expm1(-np.abs(self.asymmetry) / np.sqrt(2))
+        return float(np.sqrt(np.mean(np.maximum(above, turned) ** 2)))
 
 
 def check(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -105,22 +106,52 @@ def load_network(
         source, options = path.parent, {"gguf_file": path.name}
     unpacking = _gguf_unpacking() if options else {}
     try:
-        config = AutoConfig.from_pretrained(source, **options)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
         if config.is_encoder_decoder:
             raise ValueError(
                 f"it is an encoder-decoder model ({config.model_type}); expected a causal language "
                 f"model, which sees prompt, y1 and y2 as one sequence"
             )
-        network = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options, **unpacking)
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            source,
+            dtype=dtype,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # reported below, by name
+            **options,
+            **unpacking,
+        )
+        network, loading = loaded
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
     except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise ValueError(f"cannot load the model {source}: {first_line.rstrip('.')}.") from None
-    if unpacking:
+    if not unpacking:  # names in a GGUF file are translated, and tied weights are left out
+        _check_loading(source, loading)
+    else:
         # The weights are dense now, but transformers refuses to save what still has a quantizer.
         network.hf_quantizer = None  # pyright: ignore[reportArgumentType]
     check_network(network)
     return network, tokenizer
+
+
+def _check_loading(source: Path | str, loading: Mapping[str, Any]) -> None:
+    """Refuse weights that are not the model's: what is missing would be filled at random."""
+    kinds = {
+        "missing": loading.get("missing_keys"),
+        "unexpected": loading.get("unexpected_keys"),
+        "misshapen": [name for name, *_ in loading.get("mismatched_keys") or ()],
+    }
+    problems = [
+        f"{kind}: {', '.join(sorted(names)[:3])}{' and more' if len(names) > 3 else ''}"
+        for kind, names in kinds.items()
+        if names
+    ]
+    if problems:
+        raise ValueError(
+            f"the weights of {source} are not those of its model ({'; '.join(problems)}); copy the "
+            f"whole folder again from where it came from."
+        )
 
 
 def _gguf_unpacking() -> dict[str, Any]:
