@@ -113,7 +113,7 @@ def draw(points: dict[str, dict[int, dict[str, float]]], path: Path) -> None:
     for axes, key, label in zip(
         figure.subplots(1, 2),
         ("milliseconds", "memory"),
-        ("milliseconds a step", "peak MB of a step above the weights"),
+        ("milliseconds per step", "peak MB of a step above the weights"),
         strict=True,
     ):
         for name, row in points.items():

@@ -1,10 +1,10 @@
-"""What a constant start of the second response is worth, and which layout to use.
+"""How much a constant start of the second response helps, and which layout to use.
 
 Run with `python benchmarks/layouts.py`. One small transformer learns the digits-of-pi task of
 appendix F.3 from the same pairs in the same order, in three formats: `positions` (no padding,
 position_ids jump), `padded` (as in the paper) and, for comparison, `shifted`: no padding and
 positions that run on, so that the start of y2 depends on the length of y1. Held-out losses are in
-nats a pair; what no model can beat on digits it cannot know is 9.891.
+nats per pair; what no model can beat on digits it cannot know is 9.891.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def batch_of(formatter: PairFormatter, arm: Arm, rng: np.random.Generator, size:
 
 
 def run_arm(arm: Arm, num_steps: int, seed: int) -> tuple[float, float, float]:
-    """Held-out nats a pair, seconds of training, and tokens a pair."""
+    """Held-out nats per pair, seconds of training, and tokens per pair."""
     tokenizer = word_tokenizer(vocabulary())
     config = SinusoidalTransformerConfig(
         vocab_size=len(tokenizer),
@@ -101,11 +101,11 @@ def main() -> None:
         for arm in arms:
             results[arm].append(run_arm(arm, arguments.steps, seed))
     print(f"{arguments.steps} steps of {BATCH_SIZE} pairs, {arguments.seeds} seed(s), one thread")
-    print(f"{'layout':>10} {'tokens a pair':>14} {'seconds':>8}  held-out nats a pair, by seed")
+    print(f"{'layout':>10} {'tokens per pair':>15} {'seconds':>8}  held-out nats per pair, by seed")
     for arm, rows in results.items():
         losses, seconds, tokens = zip(*rows, strict=True)
         shown = "  ".join(f"{loss:.3f}" for loss in losses)
-        print(f"{arm:>10} {np.mean(tokens):>14.1f} {np.mean(seconds):>8.1f}  {shown}")
+        print(f"{arm:>10} {np.mean(tokens):>15.1f} {np.mean(seconds):>8.1f}  {shown}")
 
 
 if __name__ == "__main__":

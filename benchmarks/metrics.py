@@ -2,7 +2,7 @@
 
 Run with `make bench`, or `python benchmarks/metrics.py [--max-rows 10_000_000]`. Both sides work on
 the same random variances; each time is the best of three, the two sides in turn. Memory is the peak
-above the inputs, in arrays of float64 with one entry a row.
+above the inputs, in arrays of float64 with one entry per row.
 """
 
 from __future__ import annotations

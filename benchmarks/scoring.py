@@ -7,9 +7,9 @@ parameters. Each time is the best of `--repeats` runs
 a. `sample` (32 tokens, with scores) against `model.generate` (32 tokens, same settings);
 b. `score` of 120 responses of 20 tokens to one prompt of 200 tokens against plain passes over
    prompt + y + y in batches of the same size;
-c. tokens a second of a training step on pairs, collation included, against a step of plain training
-   on as many tokens;
-d. the clustered baseline, 10 samples a prompt with `model.generate`, against one sample.
+c. tokens per second of a training step on pairs, collation included, against a step of plain
+   training on as many tokens;
+d. the clustered baseline, 10 samples per prompt with `model.generate`, against one sample.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def random_tokens(rng: np.random.Generator, length: int) -> Tokens:
 
 
 def sampling_seconds(network: Any, batch_size: int, repeats: int) -> list[float]:
-    """Seconds of `generate`, of `sample`, and (small batches) of 10 clustered samples a prompt."""
+    """Seconds of `generate`, `sample` and (small batches) of 10 clustered samples per prompt."""
     model = pair_model(network, NEW_TOKENS + 1)
     rng = np.random.default_rng(1)
     prompts = [random_tokens(rng, PROMPT_LENGTH) for _ in range(batch_size)]
@@ -206,7 +206,7 @@ def main() -> None:
     print(f"   {plain:.3f} s / {ours:.3f} s = {plain / ours:.2f}x", flush=True)
 
     plain, ours = training_tokens_per_second(arguments.repeats)
-    print("c. training, tokens a second (32 rows of 64 tokens): pairs / plain")
+    print("c. training, tokens per second (32 rows of 64 tokens): pairs / plain")
     print(f"   {ours:.0f} / {plain:.0f} = {ours / plain:.2f}x")
 
 

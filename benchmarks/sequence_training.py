@@ -4,9 +4,10 @@
     python benchmarks/sequence_training.py --preset paper --rows 32 --steps 2
 
 The transformers are built and trained for a few steps, at published size on a part of their batch.
-A step is linear in the rows of its batch, so the whole training takes the time a row times all rows
-(a little less: the optimiser works once a step, whatever the rows). The peer is a matrix product of
-2048 x 2048, whose speed the training reaches a share of, counted as if every row read its prompt.
+A step is linear in the rows of its batch, so the whole training takes the time per row times all
+rows (a little less: the optimiser works once per step, whatever the rows). The peer is a matrix
+product of 2048 x 2048, whose speed the training reaches a share of, counted as if every row read
+its prompt.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def main() -> None:
         seconds, loss_value = time_steps(network, loss, batch_at, training)
         tokens = batch_at(0)["input_ids"].shape[1]
         parameters = network.num_parameters()
-        # forward 2, backward 4 operations a parameter and token
+        # forward 2, backward 4 operations per parameter and token
         speed = 6 * parameters * tokens * rows / seconds
         minutes = seconds / rows * config.batch_size * config.num_steps / 60
         print(
@@ -107,7 +108,7 @@ def _duration(minutes: float) -> str:
 
 
 def matrix_product_speed() -> float:
-    """Floating-point operations a second."""
+    """Floating-point operations per second."""
     matrix = torch.randn(2048, 2048)
     start = time.perf_counter()
     for _ in range(4):

@@ -100,8 +100,8 @@ def cost(found: dict[str, Any]) -> str:
         ]
         for row in found["rows"]
     ]
-    heads = ["method", "parameters of a network", "10⁹ operations an image"]
-    heads += [f"10¹² a step of {found['batch_size']}", "hours", "hours with the sweeps"]
+    heads = ["method", "parameters of a network", "10⁹ operations per image"]
+    heads += [f"10¹² per step of {found['batch_size']}", "hours", "hours with the sweeps"]
     return (
         f"{pages.table(heads, rows, num_left=1)}\n\n"
         f"Assumed: {found['accelerator']}, {found['peak_teraflops']:.0f} · 10¹² operations a "

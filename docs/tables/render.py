@@ -89,7 +89,7 @@ def speed() -> str:
         ]
         for row in record["rows"]
     ]
-    heads = ["rows", "method", "bound", "seconds", "ns a row", "times `np.histogram`", "MB"]
+    heads = ["rows", "method", "bound", "seconds", "ns per row", "times `np.histogram`", "MB"]
     array = record["array"]
     ratio = array["seconds"] / array["histogram_seconds"]
     return (
@@ -114,7 +114,7 @@ def speed_in_short() -> str:
         for row in record["rows"]
         if row["method"] == "betting" and row["rows"] >= 10**6
     ]
-    heads = ["rows", "ns a row", "times `np.histogram`", "MB"]
+    heads = ["rows", "ns per row", "times `np.histogram`", "MB"]
     return table(heads, rows, record["command"])
 
 

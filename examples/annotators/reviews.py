@@ -29,7 +29,7 @@ class Reviews:
 
     Attributes:
         texts: the n reviews.
-        ratings: `(n, 5)` strings, one column a rater (columns are not the same person).
+        ratings: `(n, 5)` strings, one column per rater (columns are not the same person).
         groups: `(n,)` strings, the original review a text was edited from.
     """
 

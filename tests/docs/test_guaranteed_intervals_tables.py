@@ -37,7 +37,7 @@ def test_the_committed_bounds_fail_no_more_often_than_promised():
 @pytest.mark.slow
 @pytest.mark.statistical
 def test_bounds_fail_no_more_often_than_promised():
-    """False alarms: 1.4e-3 a cell at most, if a bound failed exactly as often as it may."""
+    """False alarms: 1.4e-3 per cell at most, if a bound failed exactly as often as it may."""
     for row in measure.coverage(1000, seed=1):
         assert max(row["failures"].values()) / row["replicates"] <= allowed(row), row
 

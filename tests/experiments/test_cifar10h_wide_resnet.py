@@ -56,7 +56,7 @@ def test_images_are_augmented_in_training_only_and_normalised() -> None:
 
 
 def test_the_published_network_has_the_published_size() -> None:
-    """36.5 million weights and 5.2 thousand million multiplications an image (Zagoruyko 2016)."""
+    """36.5 million weights and 5.2 thousand million multiplications per image (Zagoruyko 2016)."""
     size = PRESETS["paper"]
     cost = step_cost(METHODS["naive"], depth=size.depth, width=size.width)
     assert cost.parameters == 36_479_194
@@ -83,7 +83,9 @@ def test_the_published_network_takes_a_step(name: str, capsys: pytest.CaptureFix
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     parameters //= method.num_members
     with capsys.disabled():
-        print(f"\n{method.title}: {parameters:,} parameters a network, {seconds:.1f} s for a step")
+        print(
+            f"\n{method.title}: {parameters:,} parameters per network, {seconds:.1f} s for a step"
+        )
     # Heads differ by at most the 1,024 x 100 weights of the pair table on random features.
     assert 36_400_000 < parameters < 36_700_000
     prediction = predict(task, method, model, examples, trained_on=examples, seed=0)

@@ -352,7 +352,7 @@ def test_smollm2_is_fine_tuned_saved_and_scores_the_same(
     gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     with capsys.disabled():
         print(
-            f"\nSmolLM2-135M: {seconds:.2f} s a step (4 pairs, {torch.get_num_threads()} threads), "
-            f"peak memory {gigabytes:.1f} GB, loss {history.losses[0]:.1f} to "
-            f"{history.losses[-1]:.1f} nats a pair"
+            f"\nSmolLM2-135M: {seconds:.2f} s per step "
+            f"(4 pairs, {torch.get_num_threads()} threads), peak memory {gigabytes:.1f} GB, "
+            f"loss {history.losses[0]:.1f} to {history.losses[-1]:.1f} nats per pair"
         )

@@ -47,7 +47,7 @@ def test_with_a_loose_bound_it_is_the_plain_network() -> None:
         ).eval()
         for bound in (None, 1e9)
     )
-    # Same weights by position: the bounded network has one more buffer a convolution.
+    # Same weights by position: the bounded network has one more buffer per convolution.
     for ours, theirs in zip(bounded.parameters(), plain.parameters(), strict=True):
         ours.data.copy_(theirs.data)
     images = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(1))

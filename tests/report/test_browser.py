@@ -173,7 +173,7 @@ def test_words_are_read_with_the_keyboard_alone(report: Path, opened: Opened) ->
     expect(words.first).to_be_focused()
     page.keyboard.press("Escape")
     expect(reading).to_be_hidden()
-    # One tab stop an answer: the next one is in the next answer.
+    # One tab stop per answer: the next one is in the next answer.
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('.words')") is not None
     expect(page.locator(".words").nth(1).locator(".word").first).to_be_focused()

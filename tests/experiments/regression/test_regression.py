@@ -121,7 +121,7 @@ def test_claims_fail_where_the_numbers_do() -> None:
         "ensemble": part(second_order_ece=0.04, mean_variance=0.04, grouping_error=0.05),
     }
     assert not any(claim.holds for claim in regression_claims(bad))
-    # Best, but not by half: two of the four claims on ECE-2, one a number of bins.
+    # Best, but not by half: two of the four claims on ECE-2, one per number of bins.
     close = {
         "cheat_corrected": part(second_order_ece=0.03, mean_variance=0.05, grouping_error=0.05),
         "evidential": part(second_order_ece=0.04, mean_variance=0.01, grouping_error=0.05),

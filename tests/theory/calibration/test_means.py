@@ -291,7 +291,7 @@ LAWS = {
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("method", METHODS)
 def test_the_bound_fails_no_more_often_than_promised(law, method):
-    """False alarms: below 1e-3 a case even if the failure rate were exactly 0.1."""
+    """False alarms: below 1e-3 per case even if the failure rate were exactly 0.1."""
     draw, mean = LAWS[law]
     rng = np.random.default_rng(2024)
     replicates = 300
