@@ -1,10 +1,10 @@
 """The measurements behind docs/intervals-from-counts.md.
 
-    python docs/tables/intervals_from_counts.py failures|whole|widths|planning [--data-dir DIR]
+    python docs/tables/intervals_from_counts.py failures|widths|planning [--data-dir DIR]
 
-writes docs/results/intervals-from-counts-<part>.json; then `python docs/tables/render.py` puts the
-tables into the page. `widths` reads CIFAR-10H and CEBaB from the data folder and keeps features and
-predictions in its folder `counts-cache`.
+writes docs/results/intervals-from-counts-<part>.json; then `python docs/tables/counts_page.py` puts
+the tables into the page. `widths` reads CIFAR-10H and CEBaB from the data folder and keeps features
+and predictions in its folder `counts-cache`.
 """
 
 from __future__ import annotations
@@ -185,41 +185,6 @@ def failure_row(
     }
 
 
-def whole(replicates: int) -> list[dict[str, Any]]:
-    """The same for `fit_intervals`, choice included."""
-    rows = []
-    for k in (2, 20):
-        every = worlds(SYMMETRIC, k)
-        for name in (
-            "truths just outside the ends, the rest certain",
-            "many truths, stated variance four times too small",
-        ):
-            for size in (300,):
-                for method in METHODS:
-                    rng = np.random.default_rng([k, size, len(method), len(name)])
-                    failed, used = 0, 0
-                    for replicate in range(replicates):
-                        fitted = fit_intervals(
-                            *every[name].draw(rng, size), method=method, seed=replicate
-                        )
-                        interval = fitted.interval(every[name].probs, every[name].variance)
-                        failed += every[name].missed((interval.lower, interval.upper)) > MISS_RATE
-                        used += fitted.methods == ("counts",)
-                    rows.append(
-                        {
-                            "world": name,
-                            "num_responses": k,
-                            "rows": size,
-                            "method": method,
-                            "replicates": replicates,
-                            "failures": int(failed),
-                            "by_counts": int(used),
-                        }
-                    )
-                    print(rows[-1], flush=True)
-    return rows
-
-
 def simulated(num_rows: int, k: int, seed: int) -> dict[str, Any]:
     """A calibrated predictor: truths are Beta with the stated mean and variance."""
     rng = np.random.default_rng([seed, k])
@@ -390,7 +355,7 @@ def planning() -> list[dict[str, Any]]:
 def main() -> None:
     """Measure one part and write its result."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("failures", "whole", "widths", "planning"))
+    parser.add_argument("part", choices=("failures", "widths", "planning"))
     parser.add_argument("--replicates", type=int, default=1000)
     parser.add_argument("--data-dir", type=Path)
     arguments = parser.parse_args()
@@ -398,8 +363,6 @@ def main() -> None:
     command = f"python docs/tables/intervals_from_counts.py {arguments.part}"
     if arguments.part == "failures":
         rows = failures(arguments.replicates)
-    elif arguments.part == "whole":
-        rows = whole(arguments.replicates)
     elif arguments.part == "widths":
         (arguments.data_dir / "counts-cache").mkdir(exist_ok=True)
         rows, command = widths(arguments.data_dir), f"{command} --data-dir DIR"

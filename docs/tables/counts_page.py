@@ -1,0 +1,160 @@
+"""Put the tables and the picture made from docs/results into docs/intervals-from-counts.md.
+
+    python docs/tables/counts_page.py
+
+The results come from `intervals_from_counts.py` and `benchmarks/counts.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pages import DOCS, filled, table
+
+PAGE = "intervals-from-counts.md"
+PICTURE = DOCS / "pictures" / "intervals-from-counts-plan.png"
+
+
+def result(name: str) -> dict[str, Any]:
+    """A measurement."""
+    return json.loads((DOCS / "results" / f"{name}.json").read_text())
+
+
+def measured(body: str, record: dict[str, Any]) -> str:
+    """A table with its command."""
+    return f"{body}\n\nMeasured by `{record['command']}`."
+
+
+def failures() -> str:
+    """The worst cell of every world, and how many cells there are."""
+    record = result("intervals-from-counts-failures")
+    rows = []
+    for name in dict.fromkeys(row["world"] for row in record["rows"]):
+        for family in ("symmetric", "beta"):
+            cells = [r for r in record["rows"] if (r["world"], r["family"]) == (name, family)]
+            worst = max(cells, key=lambda cell: cell["failures"] / cell["replicates"])
+            total = sum(cell["failures"] for cell in cells)
+            rows.append(
+                [
+                    name,
+                    family,
+                    str(len(cells)),
+                    f"{total / sum(cell['replicates'] for cell in cells):.4f}",
+                    f"{worst['failures'] / worst['replicates']:.3f}",
+                    f"{worst['num_responses']}",
+                    f"{worst['rows']:,}",
+                ]
+            )
+    heads = ["world", "family", "cells", "all fail", "worst fails", "responses there", "rows there"]
+    return measured(table(heads, rows), record)
+
+
+def widths() -> str:
+    """Counts, pairs, auto, oracle."""
+    record = result("intervals-from-counts-widths")
+    rows = []
+    for row in record["rows"]:
+        for miss_rate, cells in row["miss_rates"].items():
+            pairs, counts, auto = (cells[m]["width"] for m in ("pairs", "counts", "auto"))
+            rows.append(
+                [
+                    f"{row['data']}; truth: {row['truth']}",
+                    row["num_responses"],
+                    f"{row['rows']:,}",
+                    miss_rate,
+                    f"{pairs:.3f}",
+                    f"{counts:.3f}",
+                    f"{counts / pairs:.2f}",
+                    f"{auto / min(pairs, counts):.2f}",
+                    f"{row['oracle_width']:.3f}" if miss_rate == "0.1" else "",
+                    f"{cells['counts']['held']:.3f}",
+                ]
+            )
+    heads = [
+        "data",
+        "responses",
+        "rows",
+        "miss rate",
+        "pairs",
+        "counts",
+        "counts / pairs",
+        "auto / better of both",
+        "oracle",
+        "held by counts",
+    ]
+    return measured(table(heads, rows), record)
+
+
+def planning() -> str:
+    """Rows by responses."""
+    record = result("intervals-from-counts-planning")
+    responses = sorted({row["num_responses"] for row in record["rows"]})
+    rows = [
+        [f"{size:,}", *(f"{plan(record, size, k)['width']:.2f}" for k in responses)]
+        for size in sorted({row["num_rows"] for row in record["rows"]})
+    ]
+    heads = ["rows", *(f"{k} responses" for k in responses)]
+    return measured(table(heads, rows, num_left=1), record)
+
+
+def plan(record: dict[str, Any], size: int, responses: int) -> dict[str, Any]:
+    """One cell of the plan."""
+    return next(
+        row
+        for row in record["rows"]
+        if (row["num_rows"], row["num_responses"]) == (size, responses)
+    )
+
+
+def cost() -> str:
+    """Ratios to Algorithm 1."""
+    record = result("counts-cost")
+    rows = [
+        [
+            row["method"],
+            f"{row['rows']:,}",
+            str(row["num_responses"]),
+            f"{row['seconds']:.2f}",
+            f"{row['ratio']:.2f}",
+            f"{row['megabytes']:.1f}",
+        ]
+        for row in record["rows"]
+    ]
+    heads = ["method", "rows", "responses", "seconds", "ratio to pairs", "MB"]
+    return measured(table(heads, rows, num_left=1), record)
+
+
+TABLES = {
+    "failures": failures,
+    "widths": widths,
+    "planning": planning,
+    "cost": cost,
+}
+
+
+def draw() -> None:
+    """The plan as a picture: one line per number of responses."""
+    import matplotlib.pyplot as plt
+
+    record = result("intervals-from-counts-planning")
+    sizes = sorted({row["num_rows"] for row in record["rows"]})
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    for k in sorted({row["num_responses"] for row in record["rows"]}):
+        axes.plot(
+            sizes, [plan(record, size, k)["width"] for size in sizes], marker="o", label=str(k)
+        )
+    axes.set(xscale="log", xlabel="calibration rows", ylabel="mean width", ylim=(0, 1))
+    axes.legend(title="responses per row")
+    figure.savefig(PICTURE, dpi=120, metadata={"Software": None})
+    plt.close(figure)
+
+
+def main() -> None:
+    """Write the page and the picture."""
+    draw()
+    (DOCS / PAGE).write_text(filled(PAGE, TABLES))
+
+
+if __name__ == "__main__":
+    main()
