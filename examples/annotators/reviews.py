@@ -1,7 +1,7 @@
 """CEBaB: short restaurant reviews, each rated from one to five stars by five people.
 
 Reads the published zip file without unpacking it, and turns the texts into the 384 features of a
-frozen sentence encoder (MiniLM). The features are cached in pieces, so an interrupted run goes on
+frozen sentence encoder (MiniLM). The features are cached in pieces, so an interrupted run resumes
 where it stopped.
 """
 

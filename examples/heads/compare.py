@@ -195,7 +195,7 @@ def _config(num_steps: int, seed: int) -> TrainingConfig:
 
 
 def _cached(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What `make` gave the first time, so that a run that was cut short goes on."""
+    """What `make` gave the first time, so that a run that was cut short resumes."""
     if not path.exists():
         partial_path = path.with_suffix(".partial")
         partial_path.write_text(json.dumps(make()))

@@ -24,7 +24,7 @@ from secondguess.training.loop import TrainingConfig, TrainingHistory, train
 LossName = Literal["all_pairs", "pair", "snapshot"]
 
 MIN_VALIDATION_ROWS = 20
-"""Fewer held-out rows than this would stop a training by chance; none are held out then."""
+"""Fewer held-out rows than this would stop training by chance; none are held out then."""
 
 
 class Rows(NamedTuple):
@@ -47,7 +47,7 @@ def hold_out(
     >>> rows = Rows(torch.randn(300, 3), PairData.from_responses([[0, 1]] * 300))
     >>> [len(part.data) for part in hold_out(rows, 0.1, seed=0) if part]
     [270, 30]
-    >>> hold_out(rows, 0.01, seed=0)[1] is None  # 3 rows would stop a training by chance
+    >>> hold_out(rows, 0.01, seed=0)[1] is None  # 3 rows would stop training by chance
     True
     """
     if fraction * len(rows.data) < MIN_VALIDATION_ROWS:

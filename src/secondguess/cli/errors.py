@@ -1,6 +1,6 @@
 """How commands end early: one message on standard error and an exit code, no traceback.
 
-A mistake of the user ends with 2; a training that a signal stopped with 128 and the signal's number
+A mistake of the user ends with 2; a run that a signal stopped with 128 and the signal's number
 (130 for SIGINT, 143 for SIGTERM), as shells count.
 """
 

@@ -8,7 +8,7 @@
         parts/<part>/  result.json and arrays.npz of one part, beside its checkpoints
 
 A part (one method, one sweep value) is the unit that is kept: a run that was stopped skips finished
-parts, and a part that trains goes on from its own checkpoints. All files are written whole or not
+parts, and a part that trains resumes from its own checkpoints. All files are written whole or not
 at all. The seconds of a part that was interrupted are those of all its attempts, but for attempts
 that were killed.
 """

@@ -3,7 +3,7 @@
 Window i holds the lines from i * size on, and what is computed for it may depend on nothing but
 these lines and the settings. Its output is a file of its own under `OUT.parts`, named after its
 number and a digest of its lines, until all windows are there and are joined to `OUT`. So a run that
-was killed goes on without repeating or losing a line, several processes share the windows without
+was killed resumes without repeating or losing a line, several processes share the windows without
 speaking to each other, and correcting a line costs one window.
 """
 
@@ -129,7 +129,7 @@ class WindowedJob:
     Attributes:
         source: the input.
         out: the output; it appears when everything is done.
-        settings: whatever else the output depends on; a job only goes on with its own settings.
+        settings: whatever else the output depends on; a job only resumes with its own settings.
         window_size: how many lines are worked on together.
         process_index: which of the processes this is.
         num_processes: how many share the windows.
@@ -173,7 +173,7 @@ class WindowedJob:
         if changed:
             raise ValueError(
                 f"{self.parts} holds an unfinished run with other settings "
-                f"({'; '.join(changed)}). Repeat them to go on, or remove the folder."
+                f"({'; '.join(changed)}). Repeat them to resume, or remove the folder."
             )
 
     def run(

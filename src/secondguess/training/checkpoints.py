@@ -1,9 +1,9 @@
-"""Checkpoints of a training: one safetensors file each, written whole or not at all.
+"""Checkpoints of a training run: one safetensors file each, written whole or not at all.
 
 A checkpoint is a flat dictionary of tensors and a small JSON state, in one file (the JSON stands in
 the header of the safetensors file), so the two can never disagree. Nothing is pickled. The previous
 good one is kept. A checksum over all tensors finds damage that leaves the length alone. A directory
-is for one training at a time.
+is for one run at a time.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def write_checkpoint(
         directory: where the checkpoints of this one training are; made if it is missing.
         checkpoint: what to save.
         identity: what the training is (configuration, shapes, seed): a checkpoint is only read
-            back by a training of the same identity.
+            back by a run of the same identity.
     """
     directory.mkdir(parents=True, exist_ok=True)
     tensors = {

@@ -3,13 +3,13 @@
 It knows neither labels nor language. A data source is a function `batch_at(step)` that gives the
 *global* batch of a step: tensors in any nesting of dicts, lists and tuples, whose first axis is the
 batch axis (tensors without axes are shared by all rows). It must depend on nothing but the step, so
-that a training that was stopped needs no memory of its data. A loss is a function `loss(model,
+that a run that was stopped needs no memory of its data. A loss is a function `loss(model,
 batch)` that returns the mean over the rows of its batch.
 
 Everything else that makes the weights what they are stands in `TrainingConfig`: learning rates are
 a function of the step, and torch's default generator (dropout) is seeded anew for each step, from
-the seed, the step and the process. So the state of a training is its step, weights, optimizer
-moments and history, and a training that was killed ends with the same bits as one that was not (on
+the seed, the step and the process. So the state of a run is its step, weights, optimizer
+moments and history, and a run that was killed ends with the same bits as one that was not (on
 the CPU in one process, with the same number of threads).
 """
 
@@ -49,7 +49,7 @@ _LOOK_EVERY = 10
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """Everything about a training that changes its result.
+    """Everything about a training run that changes its result.
 
     >>> TrainingConfig(num_steps=10_000, learning_rate=0.002).warmup_steps
     100
@@ -74,7 +74,7 @@ class TrainingConfig:
             the last ones, and validations are only looks. Nothing overfits where every step has
             fresh data, and the best of noisy looks may be an early one.
         patience: successive validations that may pass without a new best one before the training
-            stops; None to go on to the end.
+            stops; None to train to the end.
         seed: seed of the random numbers that model and loss take from torch's default generator.
     """
 
@@ -116,7 +116,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True, slots=True)
 class TrainingHistory:
-    """What happened in a training, from its first step on, resumed or not.
+    """What happened in a training run, from its first step on, resumed or not.
 
     Attributes:
         losses: `(steps,)`, the loss of the global batch of each step that was taken.
@@ -199,7 +199,7 @@ def train(
         BlockingIOError: another process is training in `checkpoint_dir`.
         FloatingPointError: the training diverged; the last good checkpoint is kept.
         TrainingStopped: a signal asked for the end; the training can be resumed.
-        ValueError: the checkpoint is of another training, or the batch cannot be divided.
+        ValueError: the checkpoint is of another training run, or the batch cannot be divided.
     """
     accelerator = Accelerator()
     objective = accelerator.prepare(Objective(model, loss, config.precision))

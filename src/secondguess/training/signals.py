@@ -1,4 +1,4 @@
-"""Signals that ask a training to end: noted when they come, obeyed after the step."""
+"""Signals that ask a training run to end: noted when they come, obeyed after the step."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Images go through the network in blocks, and each block has a file of its own, named by a digest of
 everything that made it: the pixels, the weights, the size the images are enlarged to and the
 version of this computation. Other pixels or weights ask for another file, so a stale one is never
-read; a pass that was killed goes on at the block it was in; and a run on the first images of a set
+read; a pass that was killed resumes at the block it was in; and a run on the first images of a set
 leaves files for a run on all of them. Features are `(n, 1280)` in half precision on disk and
 float32 in memory.
 """

@@ -49,7 +49,7 @@ def fit(
     start: nn.Module | None = None,
     checkpoint_dir: Path | None = None,
 ) -> nn.Module:
-    """Train a method on a split, from scratch or from the weights of another training.
+    """Train a method on a split, from scratch or from the weights of another run.
 
     Args:
         task: where the split comes from.
@@ -88,7 +88,7 @@ def fit(
             num_steps=stage.num_steps,
             learning_rate=stage.learning_rate,
             weight_decay=stage.weight_decay,
-            # An epoch as published, but not most of a training that is shorter than that.
+            # An epoch as published, but not most of a run that is shorter than that.
             warmup_steps=min(epoch, stage.num_steps // 10),
             seed=derived_seed(seed, 2),
         ),

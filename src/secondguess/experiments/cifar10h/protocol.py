@@ -10,7 +10,7 @@ Hyper-parameters are chosen by the divergence from the annotators' shares on the
 never by anything of the second order. `tune` is phases 1 to 3, and is done once, on the original
 data; `final_model` is phases 2 and 4, for any variant and seed.
 
-Everything resumes: a sweep keeps its finished trials in a file, and a training goes on from its own
+Everything resumes: a sweep keeps its finished trials in a file, and training resumes from its own
 checkpoint.
 """
 

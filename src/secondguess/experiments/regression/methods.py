@@ -1,6 +1,6 @@
 """The methods of section 4.2 on the one-dimensional worlds, each fitted as appendix F.1 prints.
 
-Every function trains one method in a directory of its own (where it goes on if it was stopped) and
+Every function trains one method in a directory of its own (where it resumes if it was stopped) and
 returns a `Predictor`: from inputs `(n,)` to a `Prediction` of shape `(n,)`, the probability of
 Y = 1 and its variance.
 """
