@@ -118,3 +118,31 @@ def test_intervals_say_as_json_what_they_wrote(tmp_path: Path) -> None:
         "failure_rate": 0.05,
         "rests_on": "guaranteed by a calibration set",
     }
+
+
+def test_a_second_writer_of_one_output_is_told(tmp_path: Path) -> None:
+    """Another process holds the output, as a command does while it works."""
+    items, calibration = tmp_path / "items.csv", tmp_path / "cal.json"
+    items.write_text(ITEMS)
+    columns = ("--probs-col", "p", "--variance-col", "v", "--response-cols", "y1,y2")
+    learn = ("calibrate", items, *columns, "--min-variance", 0.1, "--out")
+    assert run(*learn, calibration).exit_code == 0
+    out = tmp_path / "out"
+    program = (
+        "import sys; from pathlib import Path; from secondguess._files import only_writer_of\n"
+        "with only_writer_of(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, out], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        second = (
+            run(*learn, out),
+            run("intervals", items, "--calibration", calibration, "--out", out),
+        )
+    for result in second:
+        assert result.exit_code == 2
+        assert f"another process is writing {out}" in result.stderr
+    assert not out.exists()
+    assert run(*learn, out).exit_code == 0

@@ -23,6 +23,7 @@ from secondguess.classification.joint import PairJoint
 from secondguess.classification.log_space import log_softmax_table
 from secondguess.classification.mixture_joint import MixtureJoint
 from secondguess.classification.table_joint import TableJoint
+from secondguess.models.initial import lecun_linear
 
 HeadName = Literal["mixture", "symmetric", "binary"]
 
@@ -42,7 +43,7 @@ class BinaryPairHead(nn.Module):
     def __init__(self, in_features: int, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.in_features = in_features
-        self.outputs = _linear(in_features, 2, generator)
+        self.outputs = lecun_linear(in_features, 2, generator=generator)
 
     def forward(self, features: Tensor) -> BinaryJoint:
         """Features `(n, in_features)` to a joint of the classes 0 and 1."""
@@ -66,7 +67,7 @@ class ClasswisePairHead(nn.Module):
         super().__init__()
         self.in_features = in_features
         self.num_classes = check_at_least("num_classes", num_classes, 2)
-        self.outputs = _linear(in_features, 2 * num_classes, generator)
+        self.outputs = lecun_linear(in_features, 2 * num_classes, generator=generator)
 
     def forward(self, features: Tensor) -> ClasswiseJoint:
         """Features `(n, in_features)` to K binary joints."""
@@ -90,7 +91,7 @@ class SymmetricPairHead(nn.Module):
         super().__init__()
         self.in_features = in_features
         self.num_classes = check_at_least("num_classes", num_classes, 2)
-        self.outputs = _linear(in_features, num_classes**2, generator)
+        self.outputs = lecun_linear(in_features, num_classes**2, generator=generator)
 
     def forward(self, features: Tensor) -> TableJoint:
         """Features `(n, in_features)` to a symmetric table."""
@@ -130,8 +131,10 @@ class MixturePairHead(nn.Module):
         if num_components is None:
             num_components = min(num_classes, MAX_DEFAULT_COMPONENTS)
         self.num_components = check_at_least("num_components", num_components, 1)
-        self.weights = _linear(in_features, num_components, generator)
-        self.components = _linear(in_features, num_components * num_classes, generator)
+        self.weights = lecun_linear(in_features, num_components, generator=generator)
+        self.components = lecun_linear(
+            in_features, num_components * num_classes, generator=generator
+        )
         # Equal components are a saddle point of the likelihood: each one starts with a lean
         # towards its own class, so that the variance has a slope from the first step on.
         with torch.no_grad():
@@ -207,15 +210,6 @@ def num_features_of(backbone: nn.Module, inputs: Tensor) -> int:
             f"{tuple(features.shape)}; expected (n, num_features)."
         )
     return features.shape[1]
-
-
-def _linear(in_features: int, out_features: int, generator: torch.Generator | None) -> nn.Linear:
-    # By way of "meta", because the usual constructor would draw from torch's default generator.
-    layer = nn.Linear(in_features, out_features, device="meta").to_empty(device="cpu")
-    with torch.no_grad():
-        layer.weight.normal_(std=in_features**-0.5, generator=generator)
-        layer.bias.zero_()
-    return layer
 
 
 def _full_precision(logits: Tensor) -> Tensor:

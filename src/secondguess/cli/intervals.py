@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from secondguess._files import write_json
+from secondguess._files import only_writer_of, write_json
 from secondguess.cli.errors import user_errors
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def calibrate(
     probability for all but the miss rate of new inputs, whatever the predictor. Rows are numbered
     from 0 in messages.
     """
-    with user_errors():
+    with user_errors(), only_writer_of(out):
         from secondguess.cli.calibration_job import CalibrationJob
         from secondguess.cli.columns import open_columns, require
 
@@ -154,7 +154,8 @@ def intervals(
             return {lower_col: found.lower, upper_col: found.upper}
 
         out = out or file.with_name(f"{file.stem}.intervals{file.suffix}")
-        num_rows = write_added(columns, out, needed, [lower_col, upper_col], compute)
+        with only_writer_of(out):
+            num_rows = write_added(columns, out, needed, [lower_col, upper_col], compute)
     if as_json:
         record = {
             "out": str(out),

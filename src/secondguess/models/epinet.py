@@ -6,11 +6,11 @@ a fixed random one, the prior; where data speak, training makes the two cancel.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from secondguess.models.initial import lecun_linear
 
 
 class Epinet(nn.Module):
@@ -54,7 +54,7 @@ class Epinet(nn.Module):
     ) -> None:
         super().__init__()
         self.backbone, self.index_size, self.prior_scale = backbone, index_size, prior_scale
-        self.base = _linear(num_features, num_outputs, generator)
+        self.base = lecun_linear(num_features, num_outputs, generator=generator)
         sizes = (num_features, index_size, hidden_size, num_outputs)
         self.corrector = IndexedMLP(*sizes, generator=generator)
         self.prior = IndexedMLP(*sizes, generator=generator).requires_grad_(False)
@@ -85,8 +85,8 @@ class IndexedMLP(nn.Module):
     ) -> None:
         super().__init__()
         self.index_size, self.num_outputs = index_size, num_outputs
-        self.hidden = _linear(index_size + num_features, hidden_size, generator)
-        self.out = _linear(hidden_size, num_outputs * index_size, generator)
+        self.hidden = lecun_linear(index_size + num_features, hidden_size, generator=generator)
+        self.out = lecun_linear(hidden_size, num_outputs * index_size, generator=generator)
 
     def forward(self, features: Tensor, indices: Tensor) -> Tensor:
         """Features `(n, num_features)` and indices `(m, index_size)` to `(m, n, num_outputs)`."""
@@ -101,11 +101,3 @@ class IndexedMLP(nn.Module):
         contracted = torch.einsum("kih,mi->mhk", matrix, indices)
         bias = indices @ self.out.bias.view(self.num_outputs, self.index_size).T
         return hidden @ contracted + bias.unsqueeze(1)
-
-
-def _linear(num_inputs: int, num_outputs: int, generator: torch.Generator | None) -> nn.Linear:
-    # Made empty: the usual constructor would draw from torch's default generator.
-    layer = nn.Linear(num_inputs, num_outputs, device="meta").to_empty(device="cpu")
-    nn.init.normal_(layer.weight, std=1 / math.sqrt(num_inputs), generator=generator)
-    nn.init.zeros_(layer.bias)
-    return layer

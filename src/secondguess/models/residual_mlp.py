@@ -12,6 +12,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from secondguess.models.initial import lecun_linear
+
 
 class ResidualMLP(nn.Module):
     """Residual blocks of LayerNorm, linear, relu, linear, like those of a transformer.
@@ -65,14 +67,16 @@ class ResidualMLP(nn.Module):
             scale * torch.randn(hidden_width, num_inputs, generator=generator)
         )
         self.input_shift = nn.Parameter(torch.randn(hidden_width, generator=generator))
-        self.input_out = _linear(hidden_width, width, generator)
+        self.input_out = lecun_linear(hidden_width, width, generator=generator)
         self.blocks = nn.ModuleList(
             _ResidualBlock(width, hidden_width, generator) for _ in range(num_blocks)
         )
         self.head_norm = nn.LayerNorm(width)
-        self.head_hidden = _linear(width, hidden_width, generator)
+        self.head_hidden = lecun_linear(width, hidden_width, generator=generator)
         self.head_out = (
-            None if num_outputs is None else _linear(hidden_width, num_outputs, generator)
+            None
+            if num_outputs is None
+            else lecun_linear(hidden_width, num_outputs, generator=generator)
         )
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -97,16 +101,8 @@ class _ResidualBlock(nn.Module):
     def __init__(self, width: int, hidden_width: int, generator: torch.Generator | None) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.hidden = _linear(width, hidden_width, generator)
-        self.out = _linear(hidden_width, width, generator)
+        self.hidden = lecun_linear(width, hidden_width, generator=generator)
+        self.out = lecun_linear(hidden_width, width, generator=generator)
 
     def forward(self, stream: Tensor) -> Tensor:
         return stream + self.out(self.hidden(self.norm(stream)).relu())
-
-
-def _linear(num_inputs: int, num_outputs: int, generator: torch.Generator | None) -> nn.Linear:
-    # Made empty: the usual constructor would draw from torch's default generator.
-    layer = nn.Linear(num_inputs, num_outputs, device="meta").to_empty(device="cpu")
-    nn.init.normal_(layer.weight, std=1 / math.sqrt(num_inputs), generator=generator)
-    nn.init.zeros_(layer.bias)
-    return layer

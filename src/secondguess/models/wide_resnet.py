@@ -6,11 +6,10 @@ width 10 make the network of the paper; smaller ones differ in these two numbers
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
+from secondguess.models.initial import lecun_linear
 from secondguess.models.spectral import SpectralConv2d
 
 
@@ -60,7 +59,11 @@ class WideResNet(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.last_norm = nn.BatchNorm2d(channels)
         self.num_features = channels
-        self.out = None if num_outputs is None else layers.linear(channels, num_outputs)
+        self.out = (
+            None
+            if num_outputs is None
+            else lecun_linear(channels, num_outputs, generator=generator)
+        )
 
     def forward(self, images: Tensor) -> Tensor:
         """Outputs, or features where the network has no output layer."""
@@ -70,7 +73,7 @@ class WideResNet(nn.Module):
 
 
 class _LayerMaker:
-    """Layers with or without a spectral bound, from one source of initial values (He normal)."""
+    """Convolutions with or without a spectral bound, from one source of initial values."""
 
     def __init__(self, spectral_bound: float | None, generator: torch.Generator | None) -> None:
         self.spectral_bound, self.generator = spectral_bound, generator
@@ -93,12 +96,6 @@ class _LayerMaker:
             in_channels, out_channels, kernel, stride, kernel // 2, bias=False, device="meta"
         ).to_empty(device="cpu")
         nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=self.generator)
-        return layer
-
-    def linear(self, in_features: int, out_features: int) -> nn.Linear:
-        layer = nn.Linear(in_features, out_features, device="meta").to_empty(device="cpu")
-        nn.init.normal_(layer.weight, std=1 / math.sqrt(in_features), generator=self.generator)
-        nn.init.zeros_(layer.bias)
         return layer
 
 

@@ -5,7 +5,6 @@ The keys of `METHODS` are used in results and on the command line; `title` is th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from secondguess.classification.heads import MixturePairHead, PairModel, Symmetr
 from secondguess.classification.losses import pair_model_loss
 from secondguess.experiments.cifar10h.task import MakeBackbone
 from secondguess.models.epinet import Epinet
+from secondguess.models.initial import lecun_linear
 from secondguess.models.random_features import OrthogonalRandomFeatures, RandomFeatureNetwork
 from secondguess.theory.records import Prediction
 from secondguess.training.ensembles import MemberStack
@@ -72,10 +72,9 @@ def _logit_network(
     make_backbone: MakeBackbone, num_classes: int, generator: torch.Generator
 ) -> nn.Module:
     backbone = make_backbone(None, generator)
-    output = nn.Linear(_num_features(backbone), num_classes, device="meta").to_empty(device="cpu")
-    std = OUTPUT_SCALE / math.sqrt(output.in_features)
-    nn.init.normal_(output.weight, std=std, generator=generator)
-    nn.init.zeros_(output.bias)
+    output = lecun_linear(
+        _num_features(backbone), num_classes, scale=OUTPUT_SCALE, generator=generator
+    )
     return nn.Sequential(backbone, output)
 
 

@@ -6,7 +6,6 @@ Two kinds: `frozen_task` makes features of a frozen network once, on which small
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from secondguess.experiments.cifar10h.data import (
 )
 from secondguess.experiments.cifar10h.features import BLOCK, frozen_features
 from secondguess.experiments.cifar10h.variants import NUM_SUBCLASSES, Variant
+from secondguess.models.initial import lecun_linear
 from secondguess.models.spectral import SpectralLinear
 from secondguess.models.wide_resnet import WideResNet
 
@@ -267,11 +267,7 @@ def _linear(
 ) -> nn.Module:
     if bound is not None:
         return SpectralLinear(num_inputs, num_outputs, bound=bound, generator=generator)
-    # Made empty: the usual constructor would draw from torch's default generator.
-    layer = nn.Linear(num_inputs, num_outputs, device="meta").to_empty(device="cpu")
-    nn.init.normal_(layer.weight, std=1 / math.sqrt(num_inputs), generator=generator)
-    nn.init.zeros_(layer.bias)
-    return layer
+    return lecun_linear(num_inputs, num_outputs, generator=generator)
 
 
 def _pass_reporter(report: Callable[[str], None]) -> Callable[[int, int], None]:
