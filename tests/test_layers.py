@@ -3,51 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rooms import PACKAGE, ROOMS, cycle_in, import_graph, imported_names, module_name, room_graph
 
 import secondguess
 
-PACKAGE = Path(__file__).parent.parent / "src" / "secondguess"
-LAYERS = [
-    "_files",
-    "_arrays",
-    "theory",
-    "models",
-    "training",
-    "classification",
-    "language",
-    "baselines",
-    "displays",
-    "report",
-    "experiments",
-    "serving",
-    "cli",
-]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def imported_layers(source: str, module: str) -> set[str]:
-    """The layers that a module imports from, `from . import` and imports in functions included."""
-    parts = module.split(".")
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(parts[: -node.level]) if node.level else ""
-            start = f"{base}.{node.module}" if base and node.module else base or node.module or ""
-            names = [f"{start}.{alias.name}" for alias in node.names]
-        found |= {
-            name.split(".")[1]
-            for name in names
-            if name.startswith("secondguess.") and name.split(".")[1] in LAYERS
-        }
-    return found
+    """The layers that a module imports from."""
+    names = imported_names(source, module)
+    return {name.split(".")[1] for name in names if name.startswith("secondguess.")} & set(ROOMS)
 
 
 def wrong_imports(source: str, module: str) -> set[str]:
@@ -55,14 +27,10 @@ def wrong_imports(source: str, module: str) -> set[str]:
     parts = module.split(".")
     layer = parts[1] if len(parts) > 1 else "__init__"
     if layer in ("__init__", "__main__"):
-        allowed = set(LAYERS)  # the front door names things of all layers, and loads none
+        allowed = set(ROOMS)  # the front door names things of all layers, and loads none
     else:
-        allowed = set(LAYERS[: LAYERS.index(layer) + 1])
+        allowed = set(ROOMS[: ROOMS.index(layer) + 1])
     return imported_layers(source, module) - allowed
-
-
-def module_name(path: Path) -> str:
-    return ".".join(["secondguess", *path.relative_to(PACKAGE).with_suffix("").parts])
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
@@ -92,7 +60,33 @@ def test_a_right_import_passes():
 
 def test_every_folder_is_a_known_layer():
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - {"__pycache__"}
-    assert folders <= set(LAYERS)
+    assert folders == {room for room in ROOMS if not room.startswith("_")}
+
+
+def test_no_cycle_between_modules_nor_between_rooms():
+    """Imports in functions and for type checkers count, too."""
+    graph = import_graph()
+    assert len(graph) > 100
+    assert cycle_in(graph) == []
+    rooms: dict[str, set[str]] = {}
+    for importing, imported in room_graph(graph):
+        rooms.setdefault(importing, set()).add(imported)
+    assert set(rooms) | set.union(*rooms.values()) == set(ROOMS)
+    assert cycle_in(rooms) == []
+
+
+def test_a_cycle_of_types_is_found():
+    types = "if TYPE_CHECKING:\n    from secondguess.theory.records import Interval"
+    assert imported_names(types, "secondguess.theory.bounds") == {
+        "secondguess.theory.records.Interval"
+    }
+    assert cycle_in({"a": {"b", "c"}, "b": set(), "c": {"d"}, "d": {"a"}}) == ["a", "c", "d", "a"]
+
+
+def test_contributors_read_about_every_room_in_order():
+    page = (PACKAGE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| `(\w+?)(?:\.py)?` \|", page, flags=re.MULTILINE)
+    assert told == ROOMS
 
 
 def loaded_by(code: str) -> set[str]:

@@ -112,7 +112,7 @@ def draw(path: Path) -> None:
     from matplotlib.patches import FancyArrowPatch
 
     mpl.rcParams["svg.hashsalt"] = "rooms"  # the same bytes from the same graph
-    figure = Figure(figsize=(7.2, 7.2), layout="constrained")
+    figure = Figure(figsize=(6.4, 6.4), layout="constrained")
     axes = figure.subplots()
     heights = {room: height for height, room in enumerate(ROOMS)}
     for (importing, imported), count in sorted(room_graph(import_graph()).items()):
@@ -134,7 +134,7 @@ def draw(path: Path) -> None:
         edge = COLOURS[height % len(COLOURS)]
         box = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": edge}
         axes.text(0, height, room, ha="center", va="center", fontsize=10, bbox=box)
-    axes.set(xlim=(-1.6, 3.7), ylim=(-0.6, len(ROOMS) - 0.4))
+    axes.set(xlim=(-1.0, 2.2), ylim=(-0.6, len(ROOMS) - 0.4))
     axes.axis("off")
     figure.savefig(path, metadata={"Date": None})
 
