@@ -34,10 +34,8 @@ def test_two_responses_are_a_pair(correlation):
             counts[:, second] += 1
             got = joint.log_prob_of_all(torch.arange(3).expand(5, 3), counts)
             torch.testing.assert_close(got, joint.log_prob(y1, y2), rtol=0, atol=1e-12)
-    pair = pair_loss(joint, y1, y2)
-    torch.testing.assert_close(
-        2 * snapshot_loss(joint, torch.arange(3).expand(5, 3), counts), pair, rtol=0, atol=1e-12
-    )
+            loss = snapshot_loss(joint, torch.arange(3).expand(5, 3), counts)
+            torch.testing.assert_close(2 * loss, pair_loss(joint, y1, y2), rtol=0, atol=1e-12)
 
 
 def test_four_responses_sum_to_one():

@@ -53,8 +53,10 @@ class PredictedDistribution:
         first = np.argmax(np.cumsum(weights, axis=1) > half - slack, axis=1)
         from_above = np.cumsum(weights[:, ::-1], axis=1)
         last = values.shape[1] - 1 - np.argmax(from_above > half - slack, axis=1)
-        ends = (np.take_along_axis(values, at[:, None], axis=1)[:, 0] for at in (first, last))
-        return Interval(*ends, RestsOn.CALIBRATED_RESPONSES)
+        lower, upper = (
+            np.take_along_axis(values, at[:, None], axis=1)[:, 0] for at in (first, last)
+        )
+        return Interval(lower, upper, RestsOn.CALIBRATED_RESPONSES)
 
     def entropy(self) -> EntropySplit:
         """Total, aleatoric and epistemic entropy of each row, in nats."""
