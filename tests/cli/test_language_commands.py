@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -263,24 +264,25 @@ def test_fit_trains_saves_and_scores_without_a_padding_token(tmp_path: Path) -> 
 
 
 def test_check_prints_what_each_bound_rests_on(model_dir: Path, tmp_path: Path) -> None:
+    model = shutil.copytree(model_dir, tmp_path / "model")  # the finding is kept beside it
     rng = np.random.default_rng(0)
     rows = [
         {"prompt": "w1", "responses": ["w2", "w3"], "polite": (rng.random(2) < 0.4).tolist()}
         for _ in range(200)
     ]
     source = write_rows(tmp_path / "in.jsonl", rows)
-    result = run("check", model_dir, source, "--property", "polite")
+    result = run("check", model, source, "--property", "polite")
     assert result.exit_code == 0, result.output
     assert "hold if calibrated on pairs" in result.output
     assert "of prompts, guaranteed by a calibration set (100 rows, failure rate 0.05)" in (
         result.output
     )
-    record = json.loads(run("check", model_dir, source, "--property", "polite", "--json").stdout)
+    record = json.loads(run("check", model, source, "--property", "polite", "--json").stdout)
     assert record["property"]["lower"] <= 0.4 <= record["property"]["upper"]
     assert record["property"]["rests_on"] == "guaranteed by a calibration set"
     assert record["bounds_rest_on"] == "if calibrated on pairs"
     rows[3]["polite"] = [True, "no"]
-    result = run("check", model_dir, write_rows(source, rows), "--property", "polite")
+    result = run("check", model, write_rows(source, rows), "--property", "polite")
     assert result.exit_code == 2
     assert "line 4: polite is [True, 'no']; expected true or false only" in result.output
 

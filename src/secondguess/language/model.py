@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
+from secondguess._files import MANIFEST, check_manifest, replacing_folder
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.models.transformer import register_transformer
 
@@ -74,10 +75,14 @@ class PairLanguageModel:
         }
 
     def save(self, directory: Path | str) -> None:
-        """Write weights (safetensors), tokenizer and format into one folder."""
-        self.network.save_pretrained(directory)
-        self.formatter.tokenizer.save_pretrained(directory)
-        self.formatter.config.save(directory)
+        """Write weights (safetensors), tokenizer and format as one folder, whole or not at all.
+
+        A model that was saved there before is replaced at once; a manifest is written with it.
+        """
+        with replacing_folder(Path(directory)) as unfinished:
+            self.network.save_pretrained(unfinished)
+            self.formatter.tokenizer.save_pretrained(unfinished)
+            self.formatter.config.save(unfinished)
 
     @classmethod
     def load(
@@ -87,8 +92,14 @@ class PairLanguageModel:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> PairLanguageModel:
-        """Read what `save` wrote, ready to score."""
+        """Read what `save` wrote, ready to score.
+
+        A folder with a manifest must be as it was saved. One without, from a trainer of your own,
+        is taken as it is.
+        """
         config = PairFormat.load(source)
+        if Path(source, MANIFEST).is_file():
+            check_manifest(Path(source))
         network, tokenizer = load_network(source, dtype=dtype)
         formatter = PairFormatter(tokenizer, config, context_length=context_length(network))
         network = network.to(device).eval()  # pyright: ignore[reportArgumentType]
