@@ -104,7 +104,7 @@ def cost(found: dict[str, Any]) -> str:
     heads += [f"10¹² per step of {found['batch_size']}", "hours", "hours with the sweeps"]
     return (
         f"{pages.table(heads, rows, num_left=1)}\n\n"
-        f"Assumed: {found['accelerator']}, {found['peak_teraflops']:.0f} · 10¹² operations a "
+        f"Assumed: {found['accelerator']}, {found['peak_teraflops']:.0f} · 10¹² operations per "
         f"second at its peak, of which training reaches {found['utilisation']:.0%}. Counted by "
         f"`{found['command']}`."
     )

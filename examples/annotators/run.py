@@ -122,7 +122,7 @@ def predict_all(
 ) -> tuple[dict[str, sg.Prediction], dict[str, float]]:
     """Each method's prediction of all texts, and the pair loss on the test texts where it has one.
 
-    A method that was fitted before comes from the cache, so a run that was cut short goes on.
+    A method that was fitted before comes from the cache, so a run that was cut short resumes.
     """
     train, validation, test = parts["train"], parts["validation"], parts["test"]
     held = (features[validation], data[validation])

@@ -1,7 +1,7 @@
 """Joints of two binary responses: one event, or one event for each of K classes.
 
 Both follow Proposition E.2: every calibrated joint of a binary pair is given by its mean and its
-correlation, each in [0, 1]. What joints have in common is told in `joint.py`.
+correlation, each in [0, 1]. What joints have in common is described in `joint.py`.
 
 Axes: rows (n), then classes (K).
 """

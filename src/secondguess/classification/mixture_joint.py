@@ -1,4 +1,4 @@
-"""The joint as a mixture of independent pairs. What joints have in common is told in `joint.py`.
+"""The joint as a mixture of independent pairs. What joints share is described in `joint.py`.
 
 Axes: rows (n), then components (R), then classes (K).
 """

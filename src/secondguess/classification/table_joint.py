@@ -1,4 +1,4 @@
-"""The joint as a whole K x K table. What joints have in common is told in `joint.py`.
+"""The joint as a whole K x K table. What joints have in common is described in `joint.py`.
 
 Axes: rows (n), then classes (K) of y1, then classes of y2.
 """

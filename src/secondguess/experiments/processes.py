@@ -1,6 +1,6 @@
 """Runs experiments side by side, each in a process of its own with one thread.
 
-The networks are small: two threads of one training mostly wait for each other, and on a busy
+The networks are small: two threads of one run mostly wait for each other, and on a busy
 machine much longer. One thread also makes a seed give the same bits whatever else runs, because
 sums are never split another way. So there are as many processes as usable cores. Each has its
 threads set before torch is loaded, gives its memory back, and may crash without taking the others

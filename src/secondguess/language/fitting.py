@@ -2,7 +2,7 @@
 
 `training.loop.train` does the training; here is what it needs to know of language: the rows, a data
 source `batch_at(step)` that depends on nothing but seed and step, and the identity by which an
-interrupted training knows itself again. The loss is in `shared_prompts`.
+interrupted run is recognised. The loss is in `shared_prompts`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One training of one method on one split, and what the trained model predicts."""
+"""One training run of one method on one split, and what the trained model predicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random search over the trainings of a method, on Optuna, with its finished trials in a file."""
+"""Random search over hyper-parameters, on Optuna, with its finished trials in a file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sweep(
 
     Args:
         objective: from an Optuna trial, and a directory for its checkpoints, to a number, the
-            smaller the better. A training that diverges (`FloatingPointError`) is a failed trial.
+            smaller the better. A run that diverges (`FloatingPointError`) is a failed trial.
         directory: where the file is.
         name: of the search; several share a file.
         num_trials: finished trials to reach.
