@@ -136,7 +136,7 @@ def command() -> str:
         ]
         for name, seconds in record["seconds"].items()
     ]
-    heads = ["", "seconds", "million rows a second", "of the speed of reading", "peak MB"]
+    heads = ["", "seconds", "million rows per second", "of the speed of reading", "peak MB"]
     difference = record["relative_difference_of_two_workers"]
     return (
         f"{table(heads, rows, record['command'])}\n\n"
