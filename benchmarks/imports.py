@@ -1,10 +1,11 @@
 """Import time and loaded modules of `import secondguess` and of each command's `--help`.
 
-`python benchmarks/imports.py --out docs/results/imports.json`
+    python benchmarks/imports.py --against BEFORE/src --out docs/results/imports.json
 
-Each measurement is a fresh interpreter; the least of three times counts, with the files already in
-the operating system's cache. The peer is `import numpy, scipy.stats`, in the same run. With
-`--against DIR`, the `src` folder of another version is measured in turn with this one.
+Each measurement is a fresh interpreter, in seconds of the processor, which other work disturbs less
+than the clock; the least of three counts, the interpreter's own start included. The peer is
+`import numpy, scipy.stats`, in the same run. With `--against DIR`, the `src` folder of another
+version is measured in turn with this one.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 SOURCE = Path(__file__).parents[1] / "src"
+COMMAND = "python benchmarks/imports.py --against BEFORE/src --out docs/results/imports.json"
 REPEATS = 3
 PEER = "import numpy, scipy.stats"
 HELP = """
@@ -48,14 +51,20 @@ def run(source: Path, code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def processor_seconds() -> float:
+    """Of all processes that this one has started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def measured(sources: list[Path], code: str) -> list[dict[str, float]]:
     """Seconds and modules for each version, measured in turn."""
     seconds, modules = [float("inf")] * len(sources), [0] * len(sources)
     for _ in range(REPEATS):
         for index, source in enumerate(sources):
-            start = time.perf_counter()
+            start = processor_seconds()
             ended = run(source, code + COUNT)
-            seconds[index] = min(seconds[index], time.perf_counter() - start)
+            seconds[index] = min(seconds[index], processor_seconds() - start)
             modules[index] = int(ended.stderr.split()[-1])
     return [{"seconds": s, "modules": m} for s, m in zip(seconds, modules, strict=True)]
 
@@ -64,34 +73,23 @@ def commands_of(source: Path) -> list[str]:
     return run(source, COMMANDS).stdout.split("\n")[:-1]
 
 
-def measure(against: Path | None) -> dict[str, list[dict[str, float] | None]]:
-    """By what is run: this version, and the other one where it has the command."""
+def measure(against: Path | None) -> list[dict[str, Any]]:
+    """One row for each thing that is run, `before` where the other version has it."""
     sources = [SOURCE, *([against] if against else [])]
-    known = [set(commands_of(source)) for source in sources]
-    found: dict[str, list[dict[str, float] | None]] = {
-        PEER: [*measured([SOURCE], PEER), *([None] if against else [])],
-        "import secondguess": [*measured(sources, "import secondguess")],
-    }
-    for command in commands_of(SOURCE):
+    known = [commands_of(source) for source in sources]
+    rows: list[dict[str, Any]] = []
+
+    def add(name: str, where: list[Path], code: str) -> None:
+        after, *before = measured(where, code)
+        rows.append({"name": name, "after": after, "before": before[0] if before else None})
+
+    add(PEER, [SOURCE], PEER)
+    add("import secondguess", sources, "import secondguess")
+    for command in known[0]:
         where = [source for source, names in zip(sources, known, strict=True) if command in names]
-        values = measured(where, HELP.format(path=command.split()))
-        missing = [None] * (len(sources) - len(where))
-        found[" ".join(["secondguess", *command.split(), "--help"])] = [*values, *missing]
-    return found
-
-
-def table(found: dict[str, list[dict[str, float] | None]]) -> str:
-    """The measurements in Markdown."""
-    both = len(found["import secondguess"]) == 2
-    order = [("before", 1), ("after", 0)] if both else [("", 0)]
-    titles = [f"{what} {name}".strip() for what in ("seconds", "modules") for name, _ in order]
-    lines = [["", *titles], ["---", *["---:"] * len(titles)]]
-    for name, values in found.items():
-        row = [values[index] for _, index in order]
-        seconds = ["–" if each is None else f"{each['seconds']:.2f}" for each in row]
-        modules = ["–" if each is None else f"{each['modules']:,}" for each in row]
-        lines.append([f"`{name}`", *seconds, *modules])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        path = command.split()
+        add(" ".join(["secondguess", *path, "--help"]), where, HELP.format(path=path))
+    return rows
 
 
 def main() -> None:
@@ -99,10 +97,16 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="the src folder of another version")
     parser.add_argument("--out", type=Path, help="where to write the measurements as JSON")
     options = parser.parse_args()
-    found = measure(options.against)
-    print(table(found))
+    rows = measure(options.against)
+    print(f"{'':42} {'before':>8} {'after':>8} {'modules':>8} {'modules':>8}")
+    for row in rows:
+        sides = [row["before"], row["after"]]
+        seconds = ["" if side is None else f"{side['seconds']:.2f} s" for side in sides]
+        modules = ["" if side is None else f"{side['modules']:,}" for side in sides]
+        print(f"{row['name']:42}", *(f"{cell:>8}" for cell in [*seconds, *modules]))
     if options.out:
-        options.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        record = {"command": COMMAND, "rows": rows}
+        options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -118,6 +118,19 @@ def speed_in_short() -> str:
     return table(heads, rows, record["command"])
 
 
+def imports() -> str:
+    """What `import secondguess` and each `--help` load, before the rooms were rebuilt and now."""
+    record = result("imports")
+    rows = []
+    for row in record["rows"]:
+        sides = [row["before"], row["after"]]
+        seconds = ["" if side is None else f"{side['seconds']:.2f}" for side in sides]
+        modules = ["" if side is None else f"{side['modules']:,}" for side in sides]
+        rows.append([f"`{row['name']}`", *seconds, *modules])
+    heads = ["", "seconds before", "seconds now", "modules before", "modules now"]
+    return table(heads, rows, record["command"])
+
+
 def command() -> str:
     """The command line against reading the file."""
     record = result("calibrate-command")
@@ -223,6 +236,7 @@ TABLES = {
     "speed": speed,
     "speed-in-short": speed_in_short,
     "command": command,
+    "imports": imports,
     "world": world,
     "responses": responses,
     "one-sided": one_sided,
