@@ -27,7 +27,7 @@ say and in what they cost:
 
 `PairClassifier(head="binary")` takes the first for two classes and the second for more.
 
-## Do they know what they do not know?
+## Calibration in a known world
 
 A world whose truth is known (`examples/heads/hidden_world.py`): an input is a point in a square and
 one of four contexts, and the model sees the point only. All heads sit on the same small residual
@@ -41,7 +41,7 @@ The pair heads state how wrong they are. The naive variance of a plain classifie
 disagreement as ignorance, and an ensemble sees hardly any ignorance at all, because all of its
 members agree on what the points alone can tell.
 
-## Mixture or symmetric?
+## Mixture against symmetric with few rows
 
 The same world with limited rows of two responses, 400 steps with early stopping on held-out pairs
 (a fifth as many), and 20,000 test inputs. `loss` is the mean -log p(y1, y2|x), lower is better;
@@ -53,7 +53,7 @@ One seed each, so small differences mean nothing. As trained, the mixture has th
 every setting, clearly so with many classes, and its variances are never negative; on small sets the
 symmetric head gets a third of them below zero. More than ten components bring nothing here, and
 fewer cost calibration, which is why ten is the most that the default takes. The symmetric head is
-not always behind: where rows are few its ECE-2, as trained, is the smaller one, and with ten
+not always behind: with few rows its ECE-2, as trained, is the smaller one, and with ten
 classes and 1,000 rows recalibration gives it the lower loss. But it then makes its ECE-2 much
 worse, while it helps that of the mixture everywhere. With plenty of rows and ten classes the two
 are alike.

@@ -116,12 +116,12 @@ def regression(
     extras: Annotated[
         str | None,
         typer.Option(
-            help="Some of intervals,sweeps,early_stopping, or none. Default: all but for quick, "
-            "which has intervals alone."
+            help="Some of intervals,sweeps,early_stopping, or none. Default: all; quick has "
+            "intervals only."
         ),
     ] = None,
     members: Annotated[
-        int | None, typer.Option(help="Networks of the ensemble. Default: the preset's.")
+        int | None, typer.Option(help="Networks in the ensemble. Default: the preset's.")
     ] = None,
     seed: Seed = 0,
     seeds: Seeds = None,
