@@ -79,7 +79,7 @@ def run(path: Path, num_rows: int, folder: Path) -> dict[str, Any]:
     for _ in range(3):
         for name, command in commands.items():
             best[name] = min(best[name], measure(command))
-    one, two = (json.loads(result.read_text())["value"] for result in results)
+    one, two = (json.loads(result.read_text())["inflation"]["value"] for result in results)
     return {
         "command": f"python benchmarks/calibrate_command.py --rows {num_rows:_} --out "
         "docs/results/calibrate-command.json",

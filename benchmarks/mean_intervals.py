@@ -27,8 +27,8 @@ import numpy as np
 import secondguess as sg
 from secondguess.experiments.regression.data import sample_pairs
 from secondguess.experiments.regression.half_blind import half_blind_predictor
-from secondguess.theory.calibration.inflation import scaled_products
 from secondguess.theory.calibration.means import MeanMethod
+from secondguess.theory.calibration.products import scaled_products
 
 CUTOFF = 0.02**2
 LOW, HIGH = -0.25 / CUTOFF, 1 / CUTOFF

@@ -32,7 +32,7 @@ from secondguess.classification.pairs import PairData
 from secondguess.classification.predicting import held_out_loss
 from secondguess.classification.recalibration import PairRecalibration
 from secondguess.classification.splitting import split_rows
-from secondguess.theory.calibration.inflation import scaled_products
+from secondguess.theory.calibration.products import scaled_products
 
 SHARES = {"train": 0.5, "validation": 0.1, "calibration": 0.2, "test": 0.2}
 NUM_MEMBERS = 8
@@ -219,7 +219,7 @@ def _intervals(
     ]
     return {
         "inflation": float(np.mean([inflation.value for inflation in inflations.inflations])),
-        "interval_width": float(interval.clipped().width.mean()),
+        "interval_width": float(interval.width.mean()),
         "worst_miss_rate": float(max(most)),
         "shares_covered": float(interval.contains(shares).mean()),
     }

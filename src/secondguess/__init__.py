@@ -46,13 +46,14 @@ if TYPE_CHECKING:
         hallucination_bound,
     )
     from secondguess.theory.calibration.cutoff import (
+        calibrate,
         select_min_variance,
     )
     from secondguess.theory.calibration.families import (
         BinInflations,
         ClassInflations,
-        fit_by_bin,
-        fit_by_class,
+        fit_inflation_by_bin,
+        fit_inflation_by_class,
     )
     from secondguess.theory.calibration.inflation import (
         InflationStream,
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     )
     from secondguess.theory.calibration.one_sided import (
         CalibratedLowerBound,
-        fit_lower_bound,
+        fit_calibrated_lower_bound,
     )
     from secondguess.theory.decoding import (
         decode_rejection,
@@ -141,12 +142,12 @@ _HOMES = {
         "chebyshev_interval",
         "hallucination_bound",
     ),
-    "theory.calibration.cutoff": ("select_min_variance",),
+    "theory.calibration.cutoff": ("calibrate", "select_min_variance"),
     "theory.calibration.families": (
         "BinInflations",
         "ClassInflations",
-        "fit_by_bin",
-        "fit_by_class",
+        "fit_inflation_by_bin",
+        "fit_inflation_by_class",
     ),
     "theory.calibration.inflation": (
         "InflationStream",
@@ -161,7 +162,7 @@ _HOMES = {
     ),
     "theory.calibration.one_sided": (
         "CalibratedLowerBound",
-        "fit_lower_bound",
+        "fit_calibrated_lower_bound",
     ),
     "theory.decoding": (
         "decode_rejection",
@@ -248,6 +249,7 @@ __all__ = [
     "answer",
     "binary_joint",
     "binary_moments",
+    "calibrate",
     "cantelli_lower_bound",
     "chebyshev_interval",
     "check_joint",
@@ -257,9 +259,9 @@ __all__ = [
     "decode_top1",
     "first_order_ece",
     "first_order_ece_standard_error",
-    "fit_by_bin",
-    "fit_by_class",
-    "fit_lower_bound",
+    "fit_calibrated_lower_bound",
+    "fit_inflation_by_bin",
+    "fit_inflation_by_class",
     "fit_variance_inflation",
     "grouping_error",
     "hallucination_bound",

@@ -28,7 +28,7 @@ def test_counts_are_narrower_and_hold(fitted):
     rng = np.random.default_rng(1)
     inputs, counts, _ = world(rng, 1500)
     new, _, true_probs = world(rng, 3000)
-    by_pairs = fitted.calibrate(inputs, counts).predict_interval(new, 0.1).clipped()
+    by_pairs = fitted.calibrate(inputs, counts).predict_interval(new, 0.1)
     assert not hasattr(fitted, "intervals_")
     for jointly in (False, True):
         fitted.calibrate(inputs, counts, method="counts", jointly=jointly, failure_rate=0.01)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -82,9 +83,8 @@ def test_calibrate_gives_what_the_library_gives(table, tmp_path, kind, num_respo
     assert result.exit_code == 0, result.stderr
     record = json.loads((tmp_path / "cal.json").read_text())
     right = expected(table, num_responses, min_variance=0.01, failure_rate=0.05)
-    assert record["inflation"]["upper_bound"] == pytest.approx(right.upper_bound, rel=1e-12)
+    assert record["inflation"]["value"] == right.value
     assert record["inflation"]["num_negative_variances"] == right.num_negative_variances > 0
-    assert record["value"] == record["inflation"]["upper_bound"]
     assert "negative variances" in result.stdout
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([file.name, "cal.json"])
 
@@ -93,11 +93,11 @@ def test_calibrate_gives_what_the_library_gives(table, tmp_path, kind, num_respo
 def test_workers_give_the_bound_of_one_process(table, tmp_path, kind):
     file = write(table, tmp_path, kind)
     bounds = []
-    for workers in (1, 3):
+    for workers in (1, 2, 5):
         result = calibrate(file, "--min-variance", 1e-4, "--workers", workers, "--json")
         assert result.exit_code == 0, result.stderr
-        bounds.append(json.loads(result.stdout)["value"])
-    assert bounds[1] == pytest.approx(bounds[0], rel=1e-12)
+        bounds.append(json.loads(result.stdout)["inflation"])
+    assert bounds[0] == bounds[1] == bounds[2]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
@@ -105,20 +105,27 @@ def test_a_chosen_min_variance_is_not_calibrated_on_the_rows_that_chose_it(table
     file = write(table, tmp_path, kind)
     result = calibrate(file, "--json")
     assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)["inflation"]
-    first = ROWS // 5
     responses = np.stack([table["y1"], table["y2"]], axis=1)
-    chosen = sg.select_min_variance(
-        table["p"][:first],
-        table["v"][:first],
-        responses[:first],
-        num_calibration_rows=ROWS - first,
-        failure_rate=0.05,
-    )
-    right = expected(table, first=first, min_variance=chosen, failure_rate=0.05)
-    assert found["num_rows"] == ROWS - first
-    assert found["min_variance"] == chosen
-    assert found["upper_bound"] == pytest.approx(right.upper_bound, rel=1e-12)
+    right = sg.calibrate(table["p"], table["v"], responses)
+    assert isinstance(right, sg.VarianceInflation)
+    assert json.loads(result.stdout)["inflation"] == asdict(right)
+    assert 0.75 * ROWS < right.num_rows < 0.85 * ROWS
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_groups_and_annotators_are_those_of_the_library(table, tmp_path, kind):
+    rng = np.random.default_rng(1)
+    groups = np.array([f"g{i}" for i in rng.integers(0, 400, ROWS)])
+    people = np.array([rng.permutation(["ann", "bob", "cid"])[:2] for _ in range(ROWS)])
+    more = {"g": groups, "a1": people[:, 0], "a2": people[:, 1]}
+    file = write({**table, **more}, tmp_path, kind)
+    responses = np.stack([table["y1"], table["y2"]], axis=1)
+    options = ("--group-col", "g", "--annotator-cols", "a1,a2", "--json")
+    right = sg.calibrate(table["p"], table["v"], responses, groups=groups, annotators=people)
+    for workers in (1, 2):
+        result = calibrate(file, *options, "--workers", workers)
+        assert result.exit_code == 0, result.stderr
+        assert json.loads(result.stdout)["inflation"] == asdict(right)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -131,7 +138,7 @@ def test_intervals_adds_the_columns(table, tmp_path, kind):
     assert result.exit_code == 0, result.stderr
     assert "guaranteed by a calibration set" in result.stdout
     right = expected(table, min_variance=0.01, failure_rate=0.05)
-    interval = right.interval(table["p"], table["v"], 0.1).clipped()
+    interval = right.interval(table["p"], table["v"], 0.1)
     added = open_columns(out)
     chunks = list(added.chunks(["lower", "upper"]))
     for name, values in (("lower", interval.lower), ("upper", interval.upper)):
@@ -147,13 +154,13 @@ def test_intervals_keeps_csv_text_as_it_stands(table, tmp_path):
     good = write(table, tmp_path, "parquet")
     assert calibrate(good, "--min-variance", 0.01).exit_code == 0
     out = tmp_path / "added.csv"
-    options = ("--calibration", tmp_path / "cal.json", "--out", out, "--no-clip")
+    options = ("--calibration", tmp_path / "cal.json", "--out", out)
     assert run("intervals", file, *options, "--lower-col", "lo").exit_code == 0
     header, first, second = out.read_text().splitlines()
     assert header.replace('"', "") == "id,p,v,note,lo,upper"
     assert first.replace('"', "").startswith("007,0.50,1e-2,a, b,")
     assert second.replace('"', "").startswith("8,1,0,,")
-    assert float(second.split(",")[-1]) > 1
+    assert float(second.split(",")[-1]) == 1
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "npy folder"])
@@ -236,8 +243,10 @@ def test_other_mistakes(table, tmp_path):
     cases = [
         (calibrate(file, responses="y1,y9"), "has no column 'y9'; it has p, v, y1, y2, y3"),
         (calibrate(file, responses="y1"), "expected two or more columns"),
+        (calibrate(file, responses="y1,y1"), "expected two or more columns, each once"),
+        (calibrate(file, "--annotator-cols", "y1"), "--annotator-cols is 'y1'"),
         (calibrate(tmp_path / "none.csv"), "none.csv does not exist"),
-        (calibrate(file, "--min-variance", 0), "expected a variance in (0, 1]"),
+        (calibrate(file, "--min-variance", 0), "expected a variance in [1e-12, 1]"),
         (calibrate(file, "--failure-rate", 1), "failure rate is 1.0"),
         (calibrate(file, out=tmp_path / "no" / "cal.json"), "is not a folder"),
     ]
@@ -277,13 +286,14 @@ def test_mistakes_of_intervals(table, tmp_path):
     }  # fmt: skip
 
 
-def test_a_negative_bound_is_announced(tmp_path):
+def test_responses_that_cannot_be_independent_are_refused(tmp_path):
     half = np.full(2000, 0.5)
-    rows = {"p": half, "v": half / 50, "y1": half.astype(int), "y2": half.astype(int) + 1}
+    responses = np.random.default_rng(0).permuted(np.tile([0, 1], (2000, 1)), axis=1)
+    rows = {"p": half, "v": half / 50, "y1": responses[:, 0], "y2": responses[:, 1]}
     result = calibrate(write(rows, tmp_path, "parquet"), "--min-variance", 0.01)
-    assert result.exit_code == 0
-    assert "are the responses to an input independent" in result.stderr
-    assert json.loads((tmp_path / "cal.json").read_text())["clipped"]
+    assert result.exit_code == 2
+    assert "no square is negative" in result.stderr
+    assert not (tmp_path / "cal.json").exists()
 
 
 def test_version_and_help():

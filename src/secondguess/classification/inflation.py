@@ -1,32 +1,24 @@
 """Algorithm 1, and intervals from counts, for a classifier's predictions on pair data.
 
-Rows are taken in a random order that does not depend on the data, one from each group, and a fifth
-of them chooses the cut-off where none is given. Which conditions remain is said by `conditions.py`.
+The order of the rows does not matter, a group is one unit by the mean over its rows, and a random
+fifth chooses the cut-off where none is given. Which conditions remain is said by `conditions.py`.
 
 Axes: rows (n), then classes (K) of a prediction, or responses (k).
 """
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from secondguess._arrays import IntArray
 from secondguess.classification.pairs import PairData
-from secondguess.classification.splitting import one_row_per_group
-from secondguess.theory.calibration.cutoff import select_min_variance
-from secondguess.theory.calibration.families import ClassInflations
+from secondguess.theory.calibration.cutoff import calibrate
+from secondguess.theory.calibration.families import ClassInflations, fit_inflation_by_class
 from secondguess.theory.calibration.fit_intervals import IntervalMethod, fit_intervals
 from secondguess.theory.calibration.fitted_intervals import FittedIntervals
-from secondguess.theory.calibration.inflation import (
-    InflationStream,
-    VarianceInflation,
-    scaled_products,
-)
-from secondguess.theory.calibration.raters import self_pair_share
 from secondguess.theory.records import Prediction
-
-_SHARE_TO_CHOOSE = 0.2
 
 
 def fit_inflations(
@@ -55,42 +47,17 @@ def fit_inflations(
         failure_rate: how often, over calibration sets, the guarantee of any class may not hold.
         min_variance: the least variance of an interval; by default a fifth of the rows is set
             aside to choose it, and not used again.
-        groups: `(n,)` labels; of rows that share one, a random one is used.
+        groups: `(n,)` labels; rows that share one are one unit, by their mean.
         seed: of all that is random here.
-
-    Raises:
-        ValueError: a bound came out below 0, where the mean of a square cannot be.
     """
-    rng = np.random.default_rng(seed)
-    responses, annotators = data.responses_and_annotators(rng)
-    rows = one_row_per_group(len(data), groups, rng=rng)
+    responses, annotators = data.responses_and_annotators(np.random.default_rng(seed))
+    options = {"groups": groups, "annotators": annotators, "seed": seed}
+    rows = prediction.probs, prediction.variance, responses
     if min_variance is None:
-        num_chosen = round(_SHARE_TO_CHOOSE * len(rows))
-        chosen, rows = rows[:num_chosen], rows[num_chosen:]
-        is_class = responses[chosen, None, :] == np.arange(data.num_classes)[:, None]
-        min_variance = select_min_variance(
-            prediction.probs[chosen].ravel(),
-            prediction.variance[chosen].ravel(),
-            is_class.reshape(-1, responses.shape[1]),
-            num_calibration_rows=len(rows),
-            failure_rate=failure_rate / data.num_classes,
-        )
-    self_pairs = 0.0 if annotators is None else self_pair_share(annotators[rows])
-    probs, variance, given = prediction.probs[rows], prediction.variance[rows], responses[rows]
-    inflations = ClassInflations(
-        tuple(
-            _fit_class(
-                Prediction(probs[:, c], variance[:, c]),
-                (given == c).astype(np.int64),
-                self_pairs=self_pairs,
-                min_variance=min_variance,
-                failure_rate=failure_rate / data.num_classes,
-            )
-            for c in range(data.num_classes)
-        )
+        return cast("ClassInflations", calibrate(*rows, failure_rate=failure_rate, **options))
+    return fit_inflation_by_class(
+        *rows, min_variance=min_variance, failure_rate=failure_rate, **options
     )
-    _refuse_negative(inflations, data)
-    return inflations
 
 
 def fit_class_intervals(
@@ -138,38 +105,3 @@ def fit_class_intervals(
         jointly=jointly,
         groups=groups,
     )
-
-
-def _fit_class(
-    prediction: Prediction,
-    is_class: IntArray,
-    *,
-    self_pairs: float,
-    min_variance: float,
-    failure_rate: float,
-) -> VarianceInflation:
-    """Algorithm 1 for one class, with the self pairs of `self_pair_share` added to the products."""
-    probs, variance = prediction.probs, prediction.variance
-    num_responses = is_class.shape[1]
-    stream = InflationStream(min_variance=min_variance, num_responses=num_responses)
-    products = scaled_products(probs, variance, is_class, min_variance)
-    # The mean of (y1 - y2)^2 / 2 over the pairs of k responses of which c are 1.
-    count = is_class.sum(axis=1)
-    differ = count * (num_responses - count) / (num_responses * (num_responses - 1))
-    products += self_pairs * differ / np.maximum(variance, min_variance)
-    stream.products.update(products)
-    stream.num_negative_variances += int(np.count_nonzero(variance < 0))
-    return stream.result(failure_rate)
-
-
-def _refuse_negative(inflations: ClassInflations, data: PairData) -> None:
-    for label, inflation in zip(data.classes.tolist(), inflations.inflations, strict=True):
-        if inflation.clipped:
-            raise ValueError(
-                f"the upper bound on the scaled squared error of class {label!r} is "
-                f"{inflation.upper_bound:.3g}, but the mean of a square is not below 0. "
-                f"Independent responses give that with probability {inflation.failure_rate:.2g} at "
-                f"most, so the responses to an input differ more than draws from one population "
-                f"do: fixed raters (say who answered: annotators=), or a rater asked because of "
-                f"what another one said."
-            )

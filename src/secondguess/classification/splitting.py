@@ -50,31 +50,6 @@ def split_rows(
     return parts
 
 
-def one_row_per_group(
-    num_rows: int, groups: ArrayLike | None, *, rng: np.random.Generator
-) -> IntArray:
-    """A random row of each group (every row, without groups), in random order.
-
-    >>> rows = one_row_per_group(4, ["a", "b", "a", "a"], rng=np.random.default_rng(0))
-    >>> len(rows), 1 in rows
-    (2, True)
-
-    Args:
-        num_rows: n.
-        groups: `(n,)` labels.
-        rng: decides which row, and the order.
-    """
-    order = rng.permutation(num_rows)
-    if groups is None:
-        return order
-    keys = np.asarray(groups)
-    if keys.shape != (num_rows,):
-        raise ValueError(f"groups has shape {keys.shape}; expected ({num_rows},), one per row.")
-    _, first = np.unique(keys[order], return_index=True)
-    # np.unique sorts by label, which may be as telling as the order of a file.
-    return order[rng.permutation(first)]
-
-
 def num_repeated_rows(inputs: ArrayLike) -> int:
     """How many rows are exact copies of an earlier one.
 

@@ -14,14 +14,31 @@ from numpy.typing import NDArray
 
 from secondguess._arrays import check_rate
 from secondguess.cli.columns import Columns
-from secondguess.theory.calibration.cutoff import select_min_variance
-from secondguess.theory.calibration.inflation import BadRowError, InflationStream, VarianceInflation
+from secondguess.theory.calibration.cutoff import (
+    choosing_rows,
+    select_min_variance,
+    selection_share,
+)
+from secondguess.theory.calibration.inflation import InflationStream, VarianceInflation
 from secondguess.theory.calibration.means import MeanMethod
+from secondguess.theory.calibration.products import BadRowError
+from secondguess.theory.calibration.raters import self_pair_share
 from secondguess.training.progress import progress
 
-# Without a min_variance the first rows choose it: a fifth of them, and no more than fit in memory.
-SELECTION_SHARE = 0.2
-MAX_SELECTION_ROWS = 1_000_000
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What every process must know.
+
+    Attributes:
+        min_variance: the cutoff.
+        share: of the rows that chose it, and are not used again.
+        self_pairs: see `InflationStream`.
+    """
+
+    min_variance: float
+    share: float
+    self_pairs: float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +51,9 @@ class CalibrationJob:
         variance: the column of their variances.
         responses: the columns of responses.
         method: how the mean is bounded.
+        group: the column that says which rows belong together, if there is one.
+        annotators: the columns that say who gave each response, in the order of `responses`.
+        fixed_annotators: whether each column of responses is one person.
     """
 
     columns: Columns
@@ -41,6 +61,9 @@ class CalibrationJob:
     variance: str
     responses: list[str]
     method: MeanMethod
+    group: str | None = None
+    annotators: list[str] | None = None
+    fixed_annotators: bool = False
 
     def run(
         self, min_variance: float | None, failure_rate: float, miss_rate: float, workers: int
@@ -48,57 +71,86 @@ class CalibrationJob:
         """Read the file, by one process or several, and bound the inflation."""
         check_rate("failure rate", failure_rate)
         check_rate("miss rate", miss_rate)
-        first = 0
+        self_pairs = self._self_pairs()
+        share = 0.0
         if min_variance is None:
-            min_variance, first = self._select(failure_rate, miss_rate)
+            min_variance, share = self._select(failure_rate, miss_rate)
+        plan = _Plan(min_variance, share, self_pairs)
         with _progress(self.columns.path.name) as advance:
             if workers == 1:
-                stream = self.read(min_variance, first, None, first, advance)
+                stream = self.read(plan, 0, None, advance)
             else:
-                stream = self._read_in_processes(min_variance, first, workers, advance)
-        if not stream.products.num_rows:
+                stream = self._read_in_processes(plan, workers, advance)
+        if not stream.num_rows:
             raise ValueError(f"{self.columns.path} has no rows to calibrate on.")
         return stream.result(failure_rate)
 
     def read(
         self,
-        min_variance: float,
+        plan: _Plan,
         start: int,
         stop: int | None,
-        first: int,
         advance: Callable[[int], None] = lambda rows: None,
     ) -> InflationStream:
-        """Rows start to stop, as part of a stream that begins at row `first` of the file."""
+        """Rows start to stop, as part of the stream of all rows."""
         stream = InflationStream(
-            min_variance=min_variance, num_responses=len(self.responses), method=self.method
+            min_variance=plan.min_variance,
+            num_responses=len(self.responses),
+            method=self.method,
+            self_pairs=plan.self_pairs,
         )
         row = start
-        for probs, variance, responses in self._rows(start, stop):
-            with self._naming_columns(first):
-                stream.update(probs, variance, responses, start=row - first)
+        for probs, variance, responses, groups in self._rows(start, stop):
+            used = None
+            if plan.share:
+                used = ~choosing_rows(row, len(probs), plan.share, groups)
+            with self._naming_columns():
+                stream.update(probs, variance, responses, start=row, groups=groups, used=used)
             row += len(probs)
             advance(len(probs))
         return stream
 
-    def _rows(self, start: int, stop: int | None) -> Iterator[tuple[NDArray, NDArray, NDArray]]:
+    def _rows(
+        self, start: int, stop: int | None
+    ) -> Iterator[tuple[NDArray, NDArray, NDArray, NDArray | None]]:
         names = [self.probs, self.variance, *self.responses]
-        for chunk in self.columns.chunks(names, start, stop):
+        labels = [self.group] if self.group else []
+        for chunk in self.columns.chunks(names, start, stop, labels):
             # Stacked by column, so that each stays contiguous.
             responses = np.stack([chunk[name] for name in self.responses]).T
-            yield chunk[self.probs], chunk[self.variance], responses
+            groups = chunk[self.group] if self.group else None
+            yield chunk[self.probs], chunk[self.variance], responses, groups
 
-    def _select(self, failure_rate: float, miss_rate: float) -> tuple[float, int]:
+    def _self_pairs(self) -> float | None:
+        """From one reading of the columns of annotators, whose identities are kept in memory."""
+        if self.fixed_annotators:
+            return 1 / len(self.responses)
+        if self.annotators is None:
+            return None
+        names = self.annotators
+        parts = [
+            np.stack([chunk[name] for name in names], axis=1)
+            for chunk in self.columns.chunks([], labels=names)
+        ]
+        return self_pair_share(np.concatenate(parts)) if parts else 0.0
+
+    def _select(self, failure_rate: float, miss_rate: float) -> tuple[float, float]:
         total = self.columns.count_rows()
-        size = min(int(SELECTION_SHARE * total), MAX_SELECTION_ROWS)
-        if not size:
+        share = selection_share(total)
+        kept, row = [], 0
+        for probs, variance, responses, groups in self._rows(0, None):
+            chosen = choosing_rows(row, len(probs), share, groups)
+            kept.append((probs[chosen], variance[chosen], responses[chosen]))
+            row += len(probs)
+        size = sum(len(part[0]) for part in kept)
+        if not 0 < size < total:
             raise ValueError(
                 f"{self.columns.path} has {total} rows, too few to choose a min-variance on a "
                 f"fifth of them; give --min-variance."
             )
-        parts = zip(*self._rows(0, size), strict=True)
-        probs, variance, responses = (np.concatenate(part) for part in parts)
-        with self._naming_columns(0):
-            chosen = select_min_variance(
+        probs, variance, responses = (np.concatenate(p) for p in zip(*kept, strict=True))
+        with self._naming_columns():
+            chosen_variance = select_min_variance(
                 probs,
                 variance,
                 responses,
@@ -107,26 +159,23 @@ class CalibrationJob:
                 miss_rate=miss_rate,
                 method=self.method,
             )
-        return chosen, size
+        return chosen_variance, share
 
     def _read_in_processes(
-        self, min_variance: float, first: int, workers: int, advance: Callable[[int], None]
+        self, plan: _Plan, workers: int, advance: Callable[[int], None]
     ) -> InflationStream:
         total = self.columns.count_rows()
-        cuts = [first + (total - first) * i // workers for i in range(workers + 1)]
+        cuts = [total * i // workers for i in range(workers + 1)]
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            tasks = [
-                pool.submit(self.read, min_variance, start, stop, first)
-                for start, stop in pairwise(cuts)
-            ]
+            tasks = [pool.submit(self.read, plan, start, stop) for start, stop in pairwise(cuts)]
             streams = [task.result() for task in tasks]
         for stream in streams[1:]:
             streams[0].merge(stream)
-        advance(total - first)
+        advance(total)
         return streams[0]
 
     @contextmanager
-    def _naming_columns(self, first: int) -> Iterator[None]:
+    def _naming_columns(self) -> Iterator[None]:
         """Say file, column and row of the file where the library says argument and position."""
         try:
             yield
@@ -134,7 +183,7 @@ class CalibrationJob:
             name = {"probs": self.probs, "variance": self.variance}.get(error.argument)
             name = self.responses[error.column or 0] if name is None else name
             raise ValueError(
-                f"{self.columns.path}: column {name!r}, row {first + error.row} {error.problem}"
+                f"{self.columns.path}: column {name!r}, row {error.row} {error.problem}"
             ) from None
 
 

@@ -39,9 +39,13 @@ class Columns(Protocol):
         ...
 
     def chunks(
-        self, names: Sequence[str], start: int = 0, stop: int | None = None
+        self,
+        names: Sequence[str],
+        start: int = 0,
+        stop: int | None = None,
+        labels: Sequence[str] = (),
     ) -> Iterator[Chunk]:
-        """The named columns of rows start to stop, in order."""
+        """The named columns of rows start to stop, in order; `labels` may hold text."""
         ...
 
 
@@ -114,7 +118,11 @@ class ParquetColumns:
         return self.num_rows
 
     def chunks(
-        self, names: Sequence[str], start: int = 0, stop: int | None = None
+        self,
+        names: Sequence[str],
+        start: int = 0,
+        stop: int | None = None,
+        labels: Sequence[str] = (),
     ) -> Iterator[Chunk]:
         """Row groups outside the range are not read."""
         stop = self.num_rows if stop is None else stop
@@ -132,12 +140,14 @@ class ParquetColumns:
                 if not groups:
                     return
                 row = int(ends[groups[0]]) - sizes[groups[0]]
-                batches = file.iter_batches(CHUNK_ROWS, row_groups=groups, columns=list(names))
+                batches = file.iter_batches(
+                    CHUNK_ROWS, row_groups=groups, columns=[*names, *labels]
+                )
                 for batch in batches:
                     first, last = max(start - row, 0), min(stop - row, batch.num_rows)
                     if first < last:
                         part = batch.slice(first, last - first)
-                        yield _arrays(part, names, row + first, self.path)
+                        yield _arrays(part, names, row + first, self.path, labels)
                     row += batch.num_rows
         except pa.ArrowException as error:
             raise _unreadable(self.path, "Parquet", error) from None
@@ -164,11 +174,15 @@ class CsvColumns:
         return sum(batch.num_rows for batch in self.text_batches())
 
     def chunks(
-        self, names: Sequence[str], start: int = 0, stop: int | None = None
+        self,
+        names: Sequence[str],
+        start: int = 0,
+        stop: int | None = None,
+        labels: Sequence[str] = (),
     ) -> Iterator[Chunk]:
         """Rows before the range are read and dropped: a CSV file has no index."""
-        types = dict.fromkeys(names, pa.float64())
-        options = csv.ConvertOptions(include_columns=list(names), column_types=types)
+        types = {**dict.fromkeys(names, pa.float64()), **dict.fromkeys(labels, pa.string())}
+        options = csv.ConvertOptions(include_columns=[*names, *labels], column_types=types)
         row = 0
         try:
             with csv.open_csv(self.path, convert_options=options) as reader:
@@ -177,7 +191,7 @@ class CsvColumns:
                     first = max(start - row, 0)
                     if first < last:
                         part = batch.slice(first, last - first)
-                        yield _arrays(part, names, row + first, self.path)
+                        yield _arrays(part, names, row + first, self.path, labels)
                     row += batch.num_rows
                     if stop is not None and row >= stop:
                         return
@@ -250,14 +264,18 @@ class NpyColumns:
         return self.num_rows
 
     def chunks(
-        self, names: Sequence[str], start: int = 0, stop: int | None = None
+        self,
+        names: Sequence[str],
+        start: int = 0,
+        stop: int | None = None,
+        labels: Sequence[str] = (),
     ) -> Iterator[Chunk]:
         """Maps the files anew for every chunk, so that pages already read can be given back."""
         stop = self.num_rows if stop is None else stop
         for first in range(start, stop, CHUNK_ROWS):
             arrays = self._arrays(self.path)
             last = min(first + CHUNK_ROWS, stop)
-            yield {name: np.array(arrays[name][first:last]) for name in names}
+            yield {name: np.array(arrays[name][first:last]) for name in [*names, *labels]}
 
 
 def text_as_numbers(batch: pa.RecordBatch, names: Sequence[str], row: int, path: Path) -> Chunk:
@@ -276,15 +294,19 @@ def text_as_numbers(batch: pa.RecordBatch, names: Sequence[str], row: int, path:
     return chunk
 
 
-def _arrays(batch: pa.RecordBatch, names: Sequence[str], row: int, path: Path) -> Chunk:
+def _arrays(
+    batch: pa.RecordBatch, names: Sequence[str], row: int, path: Path, labels: Sequence[str] = ()
+) -> Chunk:
     chunk: Chunk = {}
-    for name in names:
+    for name in [*names, *labels]:
         column = batch.column(name)
         if column.null_count:
             at = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise _bad_value(path, name, row + at, "empty")
         chunk[name] = column.to_numpy(zero_copy_only=False)
-        if chunk[name].dtype.kind not in "biuf":
+        if name in labels:
+            chunk[name] = chunk[name].astype(np.str_)
+        elif chunk[name].dtype.kind not in "biuf":
             raise ValueError(f"{path}: column {name!r} holds {column.type}; expected numbers.")
     return chunk
 

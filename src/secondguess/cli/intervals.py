@@ -49,7 +49,7 @@ def calibrate(
     ),
     min_variance: Annotated[
         float | None,
-        typer.Option(help="Least variance of an interval. Default: chosen on the first rows."),
+        typer.Option(help="Least variance of an interval. Default: chosen on a random fifth."),
     ] = None,
     failure_rate: Annotated[
         float, typer.Option(help="How often, over calibration sets, the guarantee may fail.")
@@ -58,6 +58,17 @@ def calibrate(
         float, typer.Option(help="The miss rate that a chosen min-variance should be best for.")
     ] = 0.1,
     method: Annotated[Method, typer.Option(help="How the mean is bounded.")] = Method.betting,
+    group_col: Annotated[
+        str | None,
+        typer.Option(help="Rows with the same value here are not independent: one unit per group."),
+    ] = None,
+    annotator_cols: Annotated[
+        str | None,
+        typer.Option(help="Who gave each response, one column per response column: a1,a2."),
+    ] = None,
+    fixed_annotators: Annotated[
+        bool, typer.Option("--fixed-annotators", help="Each response column is one person.")
+    ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that read the file.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the calibration as JSON.")] = False,
 ) -> None:
@@ -72,19 +83,27 @@ def calibrate(
         from secondguess.cli.calibration_job import CalibrationJob
         from secondguess.cli.columns import open_columns, require
 
-        response_names = [name.strip() for name in response_cols.split(",") if name.strip()]
-        if len(response_names) < 2:
-            raise ValueError(
-                f"--response-cols is {response_cols!r}; expected two or more columns, y1,y2."
-            )
+        response_names = _names("--response-cols", response_cols, 2)
+        annotators = None
+        if annotator_cols is not None:
+            annotators = _names("--annotator-cols", annotator_cols, len(response_names))
+            if len(annotators) != len(response_names) or fixed_annotators:
+                raise ValueError(
+                    f"--annotator-cols is {annotator_cols!r}; expected one column per response "
+                    f"column, and no --fixed-annotators."
+                )
         columns = open_columns(file)
-        require(columns, [probs_col, variance_col, *response_names])
+        labels = [*(annotators or []), *([group_col] if group_col else [])]
+        require(columns, [probs_col, variance_col, *response_names, *labels])
         job = CalibrationJob(
             columns=columns,
             probs=probs_col,
             variance=variance_col,
             responses=response_names,
             method=cast("MeanMethod", method.value),
+            group=group_col,
+            annotators=annotators,
+            fixed_annotators=fixed_annotators,
         )
         inflation = job.run(min_variance, failure_rate, miss_rate, workers)
         record = _as_record(inflation, probs_col, variance_col)
@@ -92,20 +111,25 @@ def calibrate(
     if as_json:
         typer.echo(json.dumps(record))
     else:
+        groups = "" if inflation.num_groups is None else f" in {inflation.num_groups:,} groups"
         typer.echo(
             f"variance inflation {inflation.value:.6g} (estimate {inflation.mean:.6g}), "
             f"min variance {inflation.min_variance:.6g}\n"
-            f"from {inflation.num_rows:,} rows with {inflation.num_responses} responses each, "
-            f"{inflation.method}, failure rate {inflation.failure_rate:g}\n"
+            f"from {inflation.num_rows:,} rows{groups} with {inflation.num_responses} responses "
+            f"each, {inflation.method}, failure rate {inflation.failure_rate:g}\n"
             f"{inflation.num_negative_variances:,} negative variances were raised to the minimum\n"
             f"wrote {out}; next: secondguess intervals FILE --calibration {out}"
         )
-    if inflation.clipped:
-        typer.echo(
-            "secondguess: the bound on the squared error came out negative and was raised to 0; "
-            "are the responses to an input independent of each other?",
-            err=True,
+
+
+def _names(option: str, text: str, least: int) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if len(names) < least or len(set(names)) < len(names):
+        raise ValueError(
+            f"{option} is {text!r}; expected {'two' if least == 2 else least} or more columns, "
+            f"each once: y1,y2."
         )
+    return names
 
 
 def intervals(
@@ -128,7 +152,6 @@ def intervals(
     ] = None,
     lower_col: Annotated[str, typer.Option(help="Name of the column of lower ends.")] = "lower",
     upper_col: Annotated[str, typer.Option(help="Name of the column of upper ends.")] = "upper",
-    clip: Annotated[bool, typer.Option(help="Cut the intervals to [0, 1].")] = True,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written as JSON.")
     ] = False,
@@ -150,7 +173,6 @@ def intervals(
         def compute(chunk: Chunk, row: int) -> Chunk:
             _check_predictions(columns.path, chunk, needed, row)
             found = inflation.interval(chunk[needed[0]], chunk[needed[1]], miss_rate)
-            found = found.clipped() if clip else found
             return {lower_col: found.lower, upper_col: found.upper}
 
         out = out or file.with_name(f"{file.stem}.intervals{file.suffix}")
@@ -198,8 +220,6 @@ def _as_record(inflation: VarianceInflation, probs: str, variance: str) -> dict[
         "kind": KIND,
         "version": __version__,
         "columns": {"probs": probs, "variance": variance},
-        "value": inflation.value,
-        "clipped": inflation.clipped,
         "inflation": asdict(inflation),
     }
 

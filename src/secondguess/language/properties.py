@@ -76,5 +76,5 @@ def property_rate(
         min_variance=min_variance,
         failure_rate=failure_rate,
     )
-    interval = inflation.interval([rate], [variance], miss_rate).clipped()
+    interval = inflation.interval([rate], [variance], miss_rate)
     return PropertyRate(rate, variance, inflation, interval, miss_rate)

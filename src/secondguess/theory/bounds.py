@@ -30,8 +30,8 @@ def chebyshev_interval(
     """Theorem 4.2: probs ± sqrt(variance / miss_rate), missed with probability at most `miss_rate`.
 
     The interval is closed and a miss is a strict inequality, because the printed form (a miss
-    already on the edge) is false where the variance is zero. It is not cut to [0, 1]; call
-    `.clipped()` for that.
+    already on the edge) is false where the variance is zero. It is cut to [0, 1], where every
+    probability lies.
 
     >>> interval = chebyshev_interval([0.5, 0.5], [0.0, 0.0025], miss_rate=0.25)
     >>> interval.lower, interval.upper
@@ -44,22 +44,27 @@ def chebyshev_interval(
         rests_on: what the variances rest on; recorded in the interval.
     """
     mean, var = _as_moments(probs, variance)
-    radius = np.sqrt(var / check_rate("miss_rate", miss_rate))
-    return Interval(mean - radius, mean + radius, rests_on)
+    radius = interval_radius(var, miss_rate)
+    return Interval(np.maximum(mean - radius, 0.0), np.minimum(mean + radius, 1.0), rests_on)
+
+
+def interval_radius(variance: FloatArray, miss_rate: float) -> FloatArray:
+    """Half the width of Chebyshev's interval before it is cut: sqrt(variance / miss_rate)."""
+    return np.sqrt(variance / check_rate("miss_rate", miss_rate))
 
 
 def cantelli_lower_bound(probs: ArrayLike, variance: ArrayLike, miss_rate: float) -> Bound:
     """Proposition D.1: p(y|x) is at least this, except with probability at most `miss_rate`.
 
     probs - sqrt(variance (1/miss_rate - 1)), tighter than the lower end of `chebyshev_interval`
-    because nothing is spent on the upper side. Rests on a calibrated pair model.
+    because nothing is spent on the upper side, and cut at 0. Rests on a calibrated pair model.
 
     >>> print(cantelli_lower_bound([0.5], [0.0025], miss_rate=0.2))
     [0.4] if calibrated on pairs
     """
     mean, var = _as_moments(probs, variance)
     lower = mean - np.sqrt(var * (1 / check_rate("miss_rate", miss_rate) - 1))
-    return Bound(lower, RestsOn.CALIBRATED_PAIRS)
+    return Bound(np.maximum(lower, 0.0), RestsOn.CALIBRATED_PAIRS)
 
 
 def hallucination_bound(scores: SelfCheatScores) -> Bound:

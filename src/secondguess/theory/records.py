@@ -222,8 +222,8 @@ class Interval:
     >>> interval = Interval(lower, upper, rests_on=RestsOn.CALIBRATION_SET)
     >>> interval.contains([0.2, 0.7])
     array([ True, False])
-    >>> interval.clipped().lower
-    array([0. , 0.4])
+    >>> interval.width
+    array([0.4, 0.2])
 
     Attributes:
         lower: lower ends, any shape.
@@ -246,10 +246,6 @@ class Interval:
     def width(self) -> FloatArray:
         """Upper - lower."""
         return self.upper - self.lower
-
-    def clipped(self) -> Interval:
-        """The same intervals cut to [0, 1], where every probability lies."""
-        return Interval(self.lower.clip(0, 1), self.upper.clip(0, 1), self.rests_on)
 
     def contains(self, true_probs: ArrayLike) -> NDArray[np.bool_]:
         """Whether each value lies in its closed interval."""

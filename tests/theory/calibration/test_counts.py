@@ -15,8 +15,8 @@ from secondguess.theory.calibration.counts import (
     uniform_slots,
     upper_thresholds,
 )
-from secondguess.theory.calibration.inflation import BadRowError
 from secondguess.theory.calibration.nested import NestedFamily
+from secondguess.theory.calibration.products import BadRowError
 
 FAMILIES = (
     NestedFamily("symmetric", 0.0001),

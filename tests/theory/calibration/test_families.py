@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import secondguess as sg
-from secondguess.theory.calibration.inflation import BadRowError
+from secondguess.theory.calibration.products import BadRowError
 
 RATES = (0.05, 0.1, 0.2, 0.5)
 
@@ -35,7 +35,7 @@ def binary_world(rng, size, num_responses=2):
 def test_every_class_is_covered():
     rng = np.random.default_rng(0)
     rows = class_world(rng, 5000)[1:]
-    fitted = sg.fit_by_class(*rows, min_variance=0.002, failure_rate=0.004)
+    fitted = sg.fit_inflation_by_class(*rows, min_variance=0.002, failure_rate=0.004)
     assert [f.failure_rate for f in fitted.inflations] == [0.001] * 4
     true_probs, probs, variance, _ = class_world(rng, 50_000)
     for rate in RATES:
@@ -48,11 +48,14 @@ def test_every_class_is_covered():
 
 def test_a_class_is_the_binary_problem_against_the_rest():
     _, probs, variance, responses = class_world(np.random.default_rng(1), 500)
-    fitted = sg.fit_by_class(probs, variance, responses, min_variance=0.01, failure_rate=0.04)
+    fitted = sg.fit_inflation_by_class(
+        probs, variance, responses, min_variance=0.01, failure_rate=0.04
+    )
     alone = sg.fit_variance_inflation(
         probs[:, 2], variance[:, 2], responses == 2, min_variance=0.01, failure_rate=0.01
     )
     assert fitted.inflations[2] == alone
+    assert alone.num_rows == 500
 
 
 def test_every_bin_is_covered_where_one_inflation_for_all_would_not_do():
@@ -69,7 +72,7 @@ def test_every_bin_is_covered_where_one_inflation_for_all_would_not_do():
     _, probs, variance, responses, bins = world(60_000)
     options: dict[str, Any] = {"min_variance": 0.01, "failure_rate": 0.01}
     overall = sg.fit_variance_inflation(probs, variance, responses, **options)
-    fitted = sg.fit_by_bin(probs, variance, responses, bins, num_bins=3, **options)
+    fitted = sg.fit_inflation_by_bin(probs, variance, responses, bins, num_bins=3, **options)
     assert fitted.inflations[2].value == 1 / 0.01  # no rows
     true_probs, probs, variance, _, bins = world(60_000)
     rate = 0.1
@@ -94,7 +97,7 @@ def test_bin_guarantees_fail_no_more_often_than_promised():
     fails = 0
     for _ in range(200):
         _, probs, variance, responses = binary_world(rng, 300)
-        fitted = sg.fit_by_bin(
+        fitted = sg.fit_inflation_by_bin(
             probs,
             variance,
             responses,
@@ -122,26 +125,29 @@ def test_lower_bounds_cover(method, shift):
 
     rows = world(20_000)[1:]
     options: dict[str, Any] = {"min_variance": 0.01, "failure_rate": 0.001, "method": method}
-    one_sided = sg.fit_lower_bound(*rows, **options)
+    one_sided = sg.fit_calibrated_lower_bound(*rows, **options)
     two_sided = sg.fit_variance_inflation(*rows, **options)
     true_probs, probs, variance, _ = world(50_000)
     for rate in RATES:
-        lower = one_sided.lower_bound(probs, variance, rate)
+        lower = one_sided.lower_bound(probs, variance, rate).value
         assert (lower <= true_probs).mean() >= 1 - rate
         if shift < 0:  # the predictor is too low, which the first moment tells
-            assert (lower > two_sided.interval(probs, variance, rate).lower).all()
+            two = two_sided.interval(probs, variance, rate).lower
+            assert (lower >= two).all()
+            assert (lower > two).any() or not two.any()
 
 
 def test_the_lower_bound_is_the_worst_case_over_the_allowed_means():
     """Against a fine search over every mean that both moment bounds allow."""
     rows = binary_world(np.random.default_rng(5), 4000)[1:]
-    fitted = sg.fit_lower_bound(*rows, min_variance=0.005, failure_rate=0.05)
+    fitted = sg.fit_calibrated_lower_bound(*rows, min_variance=0.005, failure_rate=0.05)
     second = fitted.inflation.value
     means = np.linspace(fitted.mean_error, np.sqrt(second), 200_001)
     for rate in RATES:
         worst = (means - np.sqrt(np.maximum(second - means**2, 0) * (1 - rate) / rate)).min()
-        found = fitted.lower_bound(0.5, 0.005, rate)
-        assert found == pytest.approx(0.5 + np.sqrt(0.005) * worst, abs=1e-8)
+        found = fitted.lower_bound(0.9, 0.005, rate)
+        assert found.rests_on is sg.RestsOn.CALIBRATION_SET
+        assert found.value == pytest.approx(max(0.9 + np.sqrt(0.005) * worst, 0), abs=1e-8)
 
 
 @pytest.mark.statistical
@@ -153,7 +159,7 @@ def test_moment_bounds_fail_no_more_often_than_promised():
     fails = 0
     for _ in range(200):
         rows = binary_world(rng, 300)[1:]
-        fitted = sg.fit_lower_bound(*rows, min_variance=0.005, failure_rate=0.2)
+        fitted = sg.fit_calibrated_lower_bound(*rows, min_variance=0.005, failure_rate=0.2)
         fails += fitted.mean_error > scaled.mean() or fitted.inflation.value < (scaled**2).mean()
     assert fails / 200 <= 0.2 + 3.1 * np.sqrt(0.2 * 0.8 / 200)
 
@@ -164,7 +170,7 @@ def test_more_responses_give_a_tighter_inflation():
     options: dict[str, Any] = {"min_variance": 0.005, "failure_rate": 0.05}
     two = sg.fit_variance_inflation(probs, variance, responses[:, :2], **options)
     five = sg.fit_variance_inflation(probs, variance, responses, **options)
-    assert five.upper_bound - five.mean < 0.8 * (two.upper_bound - two.mean)
+    assert five.value - five.mean < 0.8 * (two.value - two.mean)
 
 
 @pytest.mark.parametrize("miss_rate", [0.1, 0.5])
@@ -191,7 +197,6 @@ def test_the_selected_cutoff_is_nearly_the_best(miss_rate):
             probs[tail], variance[tail], responses[tail], min_variance=cutoff, failure_rate=0.05
         )
         .interval(probs, variance, miss_rate)
-        .clipped()
         .width.mean()
         for cutoff in candidates
     }
@@ -204,16 +209,18 @@ def test_bad_input():
     wrong = responses.copy()
     wrong[3, 1] = 4
     with pytest.raises(BadRowError, match=r"responses\[3, 1\] is 4; expected a whole number below"):
-        sg.fit_by_class(probs, variance, wrong, **options)
+        sg.fit_inflation_by_class(probs, variance, wrong, **options)
     with pytest.raises(ValueError, match=r"expected \(n, num_classes\)"):
-        sg.fit_by_class(probs[:, 0], variance[:, 0], responses, **options)
+        sg.fit_inflation_by_class(probs[:, 0], variance[:, 0], responses, **options)
     with pytest.raises(ValueError, match=r"probs has shape \(20, 3\); expected \(n, 4\)"):
-        sg.fit_by_class(probs, variance, responses, **options).interval(
+        sg.fit_inflation_by_class(probs, variance, responses, **options).interval(
             probs[:, :3], variance[:, :3], 0.1
         )
     binary = responses > 1
     with pytest.raises(BadRowError, match=r"bins\[0\] is 2; expected a whole number below 2"):
-        sg.fit_by_bin(probs[:, 0], variance[:, 0], binary, np.full(20, 2), num_bins=2, **options)
+        sg.fit_inflation_by_bin(
+            probs[:, 0], variance[:, 0], binary, np.full(20, 2), num_bins=2, **options
+        )
     with pytest.raises(ValueError, match="candidates is empty"):
         sg.select_min_variance(
             probs[:, 0],
@@ -224,6 +231,6 @@ def test_bad_input():
             candidates=[],
         )
     with pytest.raises(ValueError, match=r"probs is 1.5; expected a probability"):
-        sg.fit_lower_bound(probs[:, 0], variance[:, 0], binary, **options).lower_bound(
+        sg.fit_calibrated_lower_bound(probs[:, 0], variance[:, 0], binary, **options).lower_bound(
             1.5, 0.1, 0.1
         )

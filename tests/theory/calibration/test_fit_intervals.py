@@ -124,7 +124,7 @@ def test_the_choice_takes_a_share_and_no_more_than_needed():
 def test_pairs_from_counts_are_algorithm_1():
     rng = np.random.default_rng(6)
     _, probs, variance, ones, k = binary_world(rng, 500, 7)
-    responses = np.arange(7) < ones[:, None]
+    responses = rng.permuted(np.arange(7) < ones[:, None], axis=1)
     from_counts = pair_inflation(probs, variance, ones, k, 0.01, 0.05)
     from_table = fit_variance_inflation(
         probs, variance, responses, min_variance=0.01, failure_rate=0.05

@@ -28,8 +28,8 @@ from secondguess._arrays import (
     same_shape,
 )
 from secondguess.theory.calibration.counts import count_scores, uniform_slots
-from secondguess.theory.calibration.inflation import BadRowError
 from secondguess.theory.calibration.nested import NestedFamily
+from secondguess.theory.calibration.products import BadRowError
 from secondguess.theory.records import Interval, RestsOn
 
 _CELLS_PER_OCTAVE = 256

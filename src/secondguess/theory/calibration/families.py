@@ -1,6 +1,6 @@
 """Algorithm 1 for several events at once: the classes of a classifier, or bins of its output.
 
-Both run Algorithm 1 once an event, with an equal share of the failure rate each, so that all the
+Both run Algorithm 1 once per event, with an equal share of the failure rate each, so that all the
 guarantees hold together (the union bound). Proofs: the page "Guaranteed intervals" in the
 documentation.
 """
@@ -10,25 +10,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from secondguess._arrays import IntArray, as_floats, as_probs, check_at_least, same_shape
 from secondguess.theory.calibration.inflation import (
-    BadRowError,
+    Annotators,
     InflationStream,
     VarianceInflation,
-    fit_variance_inflation,
+    stream_of,
 )
 from secondguess.theory.calibration.means import MeanMethod
+from secondguess.theory.calibration.products import BadRowError
+from secondguess.theory.calibration.raters import LEANING_LEVEL
 from secondguess.theory.records import Interval, RestsOn
 
 
 @dataclass(frozen=True, slots=True)
 class ClassInflations:
-    """One variance inflation a class, guaranteed together.
+    """One variance inflation per class, guaranteed together.
 
     >>> one = VarianceInflation(
-    ...     upper_bound=1.0, mean=0.9, min_variance=0.01, failure_rate=0.025, method="betting",
+    ...     value=1.0, mean=0.9, min_variance=0.01, failure_rate=0.025, method="betting",
     ...     num_rows=1000, num_responses=2, num_negative_variances=0,
     ... )
     >>> ClassInflations((one, one)).interval([[0.5, 0.5]], [[0.01, 0.04]], miss_rate=0.25).lower
@@ -66,14 +68,18 @@ class ClassInflations:
         )
 
 
-def fit_by_class(
+def fit_inflation_by_class(
     probs: ArrayLike,
     variance: ArrayLike,
     responses: ArrayLike,
     *,
     min_variance: float,
     failure_rate: float,
+    groups: ArrayLike | None = None,
+    annotators: Annotators = None,
     method: MeanMethod = "betting",
+    seed: int = 0,
+    used: NDArray[np.bool_] | None = None,
 ) -> ClassInflations:
     """Algorithm 1 for every class against the rest.
 
@@ -81,7 +87,9 @@ def fit_by_class(
     >>> true_probs = rng.dirichlet([1, 1, 1], size=2000)
     >>> responses = (rng.random((2000, 2, 1)) > true_probs.cumsum(1)[:, None, :2]).sum(axis=2)
     >>> probs, variance = np.full((2000, 3), 1 / 3), np.full((2000, 3), 0.05)
-    >>> classes = fit_by_class(probs, variance, responses, min_variance=0.05, failure_rate=0.05)
+    >>> classes = fit_inflation_by_class(
+    ...     probs, variance, responses, min_variance=0.05, failure_rate=0.05
+    ... )
     >>> interval = classes.interval(probs, variance, miss_rate=0.3)
     >>> bool((interval.contains(true_probs).mean(axis=0) >= 0.7).all())
     True
@@ -92,7 +100,11 @@ def fit_by_class(
         responses: class numbers, shape `(n, k)`, k >= 2 independent responses to each input.
         min_variance: see `fit_variance_inflation`.
         failure_rate: how often, over calibration sets, the guarantee of any class may not hold.
+        groups: see `fit_variance_inflation`.
+        annotators: see `fit_variance_inflation`.
         method: how the means are bounded.
+        seed: see `fit_variance_inflation`.
+        used: which rows count; by default all. The choice must not depend on responses.
     """
     p, v = as_probs("probs", probs), as_floats("variance", variance)
     same_shape(probs=p, variance=v)
@@ -101,27 +113,31 @@ def fit_by_class(
     labels = _as_labels("responses", responses, p.shape[1])
     if labels.ndim != 2:
         raise ValueError(f"responses has shape {labels.shape}; expected (n, k) class numbers.")
-    return ClassInflations(
-        tuple(
-            fit_variance_inflation(
-                p[:, c],
-                v[:, c],
-                labels == c,
-                min_variance=min_variance,
-                failure_rate=failure_rate / p.shape[1],
-                method=method,
-            )
-            for c in range(p.shape[1])
+    num_classes = p.shape[1]
+    streams = (
+        stream_of(
+            p[:, c],
+            v[:, c],
+            labels == c,
+            min_variance=min_variance,
+            groups=groups,
+            annotators=annotators,
+            method=method,
+            seed=seed,
+            used=used,
         )
+        for c in range(num_classes)
     )
+    rates = failure_rate / num_classes, LEANING_LEVEL / num_classes
+    return ClassInflations(tuple(stream.result(rates[0], level=rates[1]) for stream in streams))
 
 
 @dataclass(frozen=True, slots=True)
 class BinInflations:
-    """One variance inflation a bin of the model's output, guaranteed together.
+    """One variance inflation per bin of the model's output, guaranteed together.
 
     >>> one = VarianceInflation(
-    ...     upper_bound=1.0, mean=0.9, min_variance=0.01, failure_rate=0.025, method="betting",
+    ...     value=1.0, mean=0.9, min_variance=0.01, failure_rate=0.025, method="betting",
     ...     num_rows=1000, num_responses=2, num_negative_variances=0,
     ... )
     >>> BinInflations((one, one)).interval([0.5], [0.01], bins=[1], miss_rate=0.25).upper
@@ -155,7 +171,7 @@ class BinInflations:
         return Interval(lower, upper, RestsOn.CALIBRATION_SET)
 
 
-def fit_by_bin(
+def fit_inflation_by_bin(
     probs: ArrayLike,
     variance: ArrayLike,
     responses: ArrayLike,
@@ -164,7 +180,10 @@ def fit_by_bin(
     num_bins: int,
     min_variance: float,
     failure_rate: float,
+    groups: ArrayLike | None = None,
+    annotators: Annotators = None,
     method: MeanMethod = "betting",
+    seed: int = 0,
 ) -> BinInflations:
     """Algorithm 1 within each bin: the events "A" of appendix D.4, named in advance.
 
@@ -173,11 +192,11 @@ def fit_by_bin(
     >>> responses = rng.random((4000, 2)) < true_probs[:, None]
     >>> probs, variance = (true_probs > 0.5) * 0.5 + 0.25, np.full(4000, 0.02)
     >>> bins = np.digitize(probs, [0.5])  # a function of the output, chosen before calibration
-    >>> fitted = fit_by_bin(
+    >>> fitted = fit_inflation_by_bin(
     ...     probs, variance, responses, bins, num_bins=2, min_variance=0.02, failure_rate=0.05
     ... )
     >>> [round(inflation.value, 2) for inflation in fitted.inflations]
-    [1.19, 1.31]
+    [1.21, 1.27]
 
     Args:
         probs: predicted probability of response 1, shape `(n,)`.
@@ -189,7 +208,10 @@ def fit_by_bin(
             value that a scaled squared error can take.
         min_variance: see `fit_variance_inflation`.
         failure_rate: how often, over calibration sets, the guarantee of any bin may not hold.
+        groups: see `fit_variance_inflation`; a group with rows in several bins is a unit in each.
+        annotators: see `fit_variance_inflation`.
         method: how the means are bounded.
+        seed: see `fit_variance_inflation`.
     """
     check_at_least("num_bins", num_bins, 1)
     p, v, y = as_floats("probs", probs), as_floats("variance", variance), np.asarray(responses)
@@ -197,42 +219,42 @@ def fit_by_bin(
     same_shape(probs=p, variance=v, bins=labels)
     if y.ndim != 2 or len(y) != len(p):
         raise ValueError(f"responses has shape {y.shape}; expected ({len(p)}, k).")
-    return BinInflations(
-        tuple(
-            _fit_bin(
-                p[labels == number],
-                v[labels == number],
-                y[labels == number],
-                min_variance,
-                failure_rate / num_bins,
-                method,
-            )
-            for number in range(num_bins)
-        )
-    )
-
-
-def _fit_bin(probs, variance, responses, min_variance, failure_rate, method) -> VarianceInflation:
-    if len(probs):
-        return fit_variance_inflation(
-            probs,
-            variance,
-            responses,
+    rates = failure_rate / num_bins, LEANING_LEVEL / num_bins
+    fitted = []
+    for number in range(num_bins):
+        members = labels == number
+        if not members.any():
+            fitted.append(_without_rows(min_variance, rates[0], y.shape[1], method))
+            continue
+        stream = stream_of(
+            p[members],
+            v[members],
+            y[members],
             min_variance=min_variance,
-            failure_rate=failure_rate,
+            groups=None if groups is None else np.asarray(groups)[members],
+            annotators=annotators
+            if annotators is None or isinstance(annotators, str)
+            else np.asarray(annotators)[members],
             method=method,
+            seed=seed,
         )
-    empty = InflationStream(
-        min_variance=min_variance, num_responses=responses.shape[1], method=method
-    )
+        fitted.append(stream.result(rates[0], level=rates[1]))
+    return BinInflations(tuple(fitted))
+
+
+def _without_rows(
+    min_variance: float, failure_rate: float, num_responses: int, method: MeanMethod
+) -> VarianceInflation:
+    """The trivial inflation: no scaled squared error is larger."""
+    empty = InflationStream(min_variance=min_variance, num_responses=num_responses, method=method)
     return VarianceInflation(
-        upper_bound=empty.products.high,
+        value=empty.products.high,
         mean=float("nan"),
         min_variance=min_variance,
         failure_rate=failure_rate,
         method=method,
         num_rows=0,
-        num_responses=responses.shape[1],
+        num_responses=num_responses,
         num_negative_variances=0,
     )
 

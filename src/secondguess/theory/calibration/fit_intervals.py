@@ -203,7 +203,7 @@ class _Certificate:
         by_pairs = pair_inflation(*rows, pairs.family.min_variance, half.failure_rate)
         widths = (
             by_counts.interval(rows.probs, rows.variance).width.mean(),
-            by_pairs.interval(rows.probs, rows.variance, self.miss_rate).clipped().width.mean(),
+            by_pairs.interval(rows.probs, rows.variance, self.miss_rate).width.mean(),
         )
         return by_counts if widths[0] <= widths[1] else by_pairs
 
@@ -267,7 +267,7 @@ class _Certificate:
         choices = []
         for cutoff in PAIR_CUTOFFS:
             inflation = pair_inflation(*repeated, cutoff, self.failure_rate)
-            slack = shrink * (inflation.upper_bound - inflation.mean)
+            slack = shrink * (inflation.value - inflation.mean)
             reach = np.sqrt((max(inflation.mean, 0.0) + slack) / self.miss_rate)
             family = NestedFamily("symmetric", cutoff)
             lower, upper = family.ends(rows.probs, rows.variance, float(reach))

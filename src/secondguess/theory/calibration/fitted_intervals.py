@@ -80,4 +80,4 @@ class FittedIntervals:
         if isinstance(part, CountIntervals):
             return part.interval(probs, variance)
         share = len(self.parts) if self.jointly else 1
-        return part.interval(probs, variance, self.miss_rate / share).clipped()
+        return part.interval(probs, variance, self.miss_rate / share)

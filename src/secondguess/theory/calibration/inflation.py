@@ -4,39 +4,46 @@ A held-out calibration set of inputs with two or more independent responses each
 assumptions on the predictor, how much larger its squared errors are than the variances it states.
 The intervals that follow are guaranteed for a random new input, not for each input by itself.
 
-Arrays have one row an input: `probs` and `variance` of shape `(n,)` are about the event "the
+Arrays have one row per input: `probs` and `variance` of shape `(n,)` are about the event "the
 response is 1", `responses` of shape `(n, k)` with k >= 2 holds zeros and ones. The predictor must
-not have seen the calibration set. For several classes, bins of the output and one-sided bounds see
-`calibration_families.py` and `calibrated_lower_bound.py`.
+not have seen the calibration set. The order of the rows does not matter. For the choice of the
+cut-off see `cutoff.py`; for several classes and bins of the output `families.py`; for one-sided
+bounds `one_sided.py`; for what is asked of the raters `raters.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from secondguess._arrays import FloatArray, as_floats, check_at_least, same_shape
+from secondguess._arrays import FloatArray, as_floats, check_at_least
 from secondguess.theory.bounds import chebyshev_interval
+from secondguess.theory.calibration.groups import GroupSums
 from secondguess.theory.calibration.means import BoundedMean, MeanMethod
+from secondguess.theory.calibration.products import (
+    check_min_variance,
+    check_rows,
+    scaled_products,
+)
+from secondguess.theory.calibration.raters import (
+    LEANING_LEVEL,
+    check_leaning_counts,
+    discordant_counts,
+    self_pair_share,
+)
+from secondguess.theory.calibration.scatter import UnsignedArray, group_keys
 from secondguess.theory.records import Interval, RestsOn
 
+Annotators = ArrayLike | Literal["columns"] | None
+"""Who gave each response: identities `(n, k)`, or one person per column, or raters drawn at random
+for every row."""
 
-class BadRowError(ValueError):
-    """A row that cannot be used, with its place, so that a caller can name file and column.
 
-    Attributes:
-        argument: the argument that holds the value.
-        row: its row, counted from the start of the stream.
-        column: its column, or None where there is only one.
-        problem: what came and what was expected.
-    """
-
-    def __init__(self, argument: str, row: int, column: int | None, problem: str) -> None:
-        self.argument, self.row, self.column, self.problem = argument, row, column, problem
-        at = f"{row}" if column is None else f"{row}, {column}"
-        super().__init__(f"{argument}[{at}] {problem}")
+class DependentResponsesError(ValueError):
+    """The responses to an input disagree more than independent ones can."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +51,7 @@ class VarianceInflation:
     """How much to inflate a predictor's variances, and the intervals that follow (Theorem 4.6).
 
     >>> inflation = VarianceInflation(
-    ...     upper_bound=1.5, mean=0.9, min_variance=0.0004, failure_rate=0.05, method="betting",
+    ...     value=1.5, mean=0.9, min_variance=0.0004, failure_rate=0.05, method="betting",
     ...     num_rows=1000, num_responses=2, num_negative_variances=0,
     ... )
     >>> interval = inflation.interval([0.5], [0.0015], miss_rate=0.1)
@@ -52,7 +59,7 @@ class VarianceInflation:
     (array([0.35]), array([0.65]), 'guaranteed by a calibration set')
 
     Attributes:
-        upper_bound: the upper bound on E[D], the mean scaled squared error.
+        value: the variance inflation: an upper bound on E[D], the mean scaled squared error.
         mean: the plain estimate of E[D] on the calibration set, without a guarantee.
         min_variance: the least variance of an interval; smaller ones, and negative ones, are
             raised to it.
@@ -61,9 +68,11 @@ class VarianceInflation:
         num_rows: the size of the calibration set.
         num_responses: responses to each input.
         num_negative_variances: rows whose stated variance was negative.
+        num_groups: how many groups the rows form, if they do; the guarantee is then for a random
+            row of a random group.
     """
 
-    upper_bound: float
+    value: float
     mean: float
     min_variance: float
     failure_rate: float
@@ -71,30 +80,13 @@ class VarianceInflation:
     num_rows: int
     num_responses: int
     num_negative_variances: int
-
-    @property
-    def value(self) -> float:
-        """The variance inflation: the upper bound, or 0 where that is negative.
-
-        The clip is valid because E[D] is the mean of a square.
-        """
-        return max(self.upper_bound, 0.0)
-
-    @property
-    def clipped(self) -> bool:
-        """Whether the upper bound was negative, so that `value` is 0.
-
-        That happens with probability at most `failure_rate`, unless E[D] is 0: treat it as a sign
-        that the responses to an input are not independent of each other.
-        """
-        return self.upper_bound < 0
+    num_groups: int | None = None
 
     def interval(self, probs: ArrayLike, variance: ArrayLike, miss_rate: float) -> Interval:
-        """Intervals probs ± sqrt(value max(variance, min_variance) / miss_rate).
+        """Intervals probs ± sqrt(value max(variance, min_variance) / miss_rate), cut to [0, 1].
 
         They hold the true p(y|x) for at least 1 - miss_rate of new inputs, for every miss rate at
-        once, except with probability `failure_rate` over the calibration set. They are not cut to
-        [0, 1]; call `.clipped()` for that.
+        once, except with probability `failure_rate` over the calibration set.
 
         Args:
             probs: predicted probabilities, any shape.
@@ -114,7 +106,10 @@ def fit_variance_inflation(
     *,
     min_variance: float,
     failure_rate: float,
+    groups: ArrayLike | None = None,
+    annotators: Annotators = None,
     method: MeanMethod = "betting",
+    seed: int = 0,
 ) -> VarianceInflation:
     """Algorithm 1 on a calibration set in memory.
 
@@ -135,21 +130,90 @@ def fit_variance_inflation(
         variance: its stated epistemic variance, shape `(n,)`; may be negative.
         responses: zeros and ones, shape `(n, k)`, k >= 2 independent responses to each input.
         min_variance: the cutoff epsilon of the paper, fixed before looking at these rows (see
-            `select_min_variance`); smaller allows narrower intervals where the predictor is sure,
-            but needs more rows.
+            `calibrate`, which chooses it); smaller allows narrower intervals where the predictor
+            is sure, but needs more rows.
         failure_rate: how often, over calibration sets, the guarantee may not hold.
+        groups: which rows belong together because they are not independent, shape `(n,)`. A group
+            is then one unit, by the mean over its rows, and the guarantee is for a random row of a
+            random group.
+        annotators: who gave each response, shape `(n, k)`, or "columns" where each column is one
+            person; p(y|x) is then the share among these raters (see `raters.py`). Without it the
+            columns are tested for equal leanings.
         method: how the mean is bounded: `betting`, `bernstein` or `hoeffding`.
+        seed: of the random order that the rows are taken in; not to be chosen by the result.
+
+    Raises:
+        UnequalRatersError: if the columns of responses are not exchangeable.
+        DependentResponsesError: if the responses disagree more than independent ones can. Each of
+            the two refuses sound data once in 1,000 times at most.
     """
+    stream = stream_of(
+        probs,
+        variance,
+        responses,
+        min_variance=min_variance,
+        groups=groups,
+        annotators=annotators,
+        method=method,
+        seed=seed,
+    )
+    return stream.result(failure_rate)
+
+
+def stream_of(
+    probs: ArrayLike,
+    variance: ArrayLike,
+    responses: ArrayLike,
+    *,
+    min_variance: float,
+    groups: ArrayLike | None,
+    annotators: Annotators,
+    method: MeanMethod,
+    seed: int = 0,
+    used: NDArray[np.bool_] | None = None,
+) -> InflationStream:
+    """An `InflationStream` fed once."""
     array = np.asarray(responses)
     if array.ndim != 2:
-        raise ValueError(f"responses has shape {array.shape}; expected (n, k), k responses a row.")
-    stream = InflationStream(min_variance=min_variance, num_responses=array.shape[1], method=method)
-    stream.update(probs, variance, array)
-    return stream.result(failure_rate)
+        raise ValueError(
+            f"responses has shape {array.shape}; expected (n, k), k responses per row."
+        )
+    stream = InflationStream(
+        min_variance=min_variance,
+        num_responses=array.shape[1],
+        method=method,
+        self_pairs=_self_pairs(annotators, array),
+        seed=seed,
+    )
+    stream.update(probs, variance, array, groups=groups, used=used)
+    return stream
+
+
+def _self_pairs(annotators: Annotators, responses: NDArray) -> float | None:
+    if annotators is None:
+        return None
+    if isinstance(annotators, str):
+        if annotators != "columns":
+            raise ValueError(
+                f"annotators is {annotators!r}; expected identities of shape "
+                f"{responses.shape}, or 'columns' where each column is one person."
+            )
+        return 1 / responses.shape[1]
+    if np.shape(annotators) != responses.shape:
+        raise ValueError(
+            f"annotators has shape {np.shape(annotators)}; expected {responses.shape}, one "
+            f"identity per response."
+        )
+    return self_pair_share(annotators)
 
 
 class InflationStream:
     """Algorithm 1 over a calibration set that is read in chunks, possibly by several processes.
+
+    Rows may come in any order: each is put into its place of a random order by its position, so
+    the result is the same to the last bit whoever reads which rows, and when. What it asks for is
+    that the rows are independent draws (or the groups are), that every position is read once, and
+    that `result` is called once, after all of them.
 
     >>> rng = np.random.default_rng(0)
     >>> stream = InflationStream(min_variance=0.01)
@@ -162,18 +226,30 @@ class InflationStream:
         min_variance: see `fit_variance_inflation`.
         num_responses: responses to each input, 2 or more.
         method: how the mean is bounded.
+        self_pairs: the weight of the pairs "a rater with themselves", from `self_pair_share`, where
+            the raters are known; without it the columns are tested for equal leanings.
+        seed: of the random order, the same for all processes.
     """
 
     def __init__(
-        self, *, min_variance: float, num_responses: int = 2, method: MeanMethod = "betting"
+        self,
+        *,
+        min_variance: float,
+        num_responses: int = 2,
+        method: MeanMethod = "betting",
+        self_pairs: float | None = None,
+        seed: int = 0,
     ) -> None:
         self.min_variance = check_min_variance(min_variance)
         self.num_responses = check_at_least("num_responses", num_responses, 2)
-        self.num_negative_variances = 0
+        self.self_pairs = self_pairs
+        self.num_rows = self.num_negative_variances = 0
         # (y1 - p)(y2 - p) is in [-1/4, 1], and the average over the pairs of k responses in
         # [-1/(4(k - 1)), 1]: narrower than the [-1, 1] printed in Algorithm 1.
         low = -0.25 / (self.num_responses - 1)
-        self.products = BoundedMean(low / self.min_variance, 1 / self.min_variance, method)
+        self.products = BoundedMean(low / self.min_variance, 1 / self.min_variance, method, seed)
+        self._discordant = np.zeros((self.num_responses, self.num_responses), dtype=np.int64)
+        self._groups: GroupSums | None = None
 
     def update(
         self,
@@ -181,108 +257,125 @@ class InflationStream:
         variance: ArrayLike,
         responses: ArrayLike,
         start: int | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        used: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Read rows; `start` is the position of the first one in the whole calibration set."""
+        """Read rows.
+
+        Args:
+            probs: see `fit_variance_inflation`.
+            variance: of the same shape.
+            responses: shape `(n, k)`.
+            start: the position of the first row in the whole calibration set; by default they
+                follow the last position read.
+            groups: the group of each row, for all rows of the calibration set or for none.
+            used: which rows count; by default all. The choice must not depend on responses.
+        """
         row = self.products.next_row if start is None else start
         p, v, y = check_rows(probs, variance, responses, row)
         if y.shape[1] != self.num_responses:
             raise ValueError(
                 f"responses has {y.shape[1]} columns; expected {self.num_responses}, as stated."
             )
-        self.products.update(scaled_products(p, v, y, self.min_variance), start)
+        values = scaled_products(p, v, y, self.min_variance, self.self_pairs or 0.0)
+        if groups is None:
+            self.products.update(values, row, used=used)
+        else:
+            self._add_groups(groups, values, y, used)
+            self.products.update(values, row, used=np.zeros(len(values), dtype=np.bool_))
+        if used is not None:
+            v, y = v[used], y[used]
+        self.num_rows += len(v)
         self.num_negative_variances += int(np.count_nonzero(v < 0))
+        if self.self_pairs is None and groups is None:
+            self._discordant += discordant_counts(y)
+
+    def _add_groups(
+        self, groups: ArrayLike, values: FloatArray, ones: NDArray, used: NDArray[np.bool_] | None
+    ) -> None:
+        names = np.asarray(groups)
+        if names.shape != values.shape:
+            raise ValueError(
+                f"groups has shape {names.shape}; expected {values.shape}, one per row."
+            )
+        keys: UnsignedArray = group_keys(names)
+        if used is not None:
+            keys, values, ones = keys[used], values[used], ones[used]
+        if self._groups is None:
+            width = self.products.high - self.products.low
+            self._groups = GroupSums(self.num_responses, unit=width * 2.0**-40)
+        self._groups.add(keys, values, ones)
 
     def merge(self, other: InflationStream) -> None:
         """Join the rows that another process read."""
         self.products.merge(other.products)
+        self.num_rows += other.num_rows
         self.num_negative_variances += other.num_negative_variances
+        self._discordant += other._discordant
+        if other._groups is not None:
+            self._groups = self._groups or GroupSums(self.num_responses, other._groups.unit)
+            self._groups.merge(other._groups)
 
-    def result(self, failure_rate: float, *, anytime: bool = False) -> VarianceInflation:
-        """The variance inflation from all rows; for `anytime` see `BoundedMean.upper`."""
+    def units(self) -> BoundedMean:
+        """The values that are averaged, one per row or one per group."""
+        if self._groups is None:
+            return self.products
+        self.products.check_positions()
+        if self.products.num_rows:
+            raise ValueError("some rows came with a group and some without; expected all or none.")
+        rows = self.products
+        means = BoundedMean(rows.low, rows.high, rows.method, rows.seed)
+        means.update(self._groups.means().clip(means.low, means.high))
+        return means
+
+    def result(self, failure_rate: float, *, level: float = LEANING_LEVEL) -> VarianceInflation:
+        """The variance inflation from all rows.
+
+        Args:
+            failure_rate: how often, over calibration sets, the guarantee may not hold.
+            level: how often each of the two tests of `fit_variance_inflation` may refuse sound
+                data.
+        """
+        units = self.units()
+        if self.self_pairs is None:
+            ones = None if self._groups is None else self._groups.ones
+            check_leaning_counts(
+                self._discordant if ones is None else discordant_counts(ones), level=level
+            )
         return VarianceInflation(
-            upper_bound=self.products.upper(failure_rate, anytime=anytime),
-            mean=self.products.mean,
+            value=inflation_bound(units, failure_rate, level=level),
+            mean=units.mean,
             min_variance=self.min_variance,
             failure_rate=failure_rate,
-            method=self.products.method,
-            num_rows=self.products.num_rows,
+            method=units.method,
+            num_rows=self.num_rows,
             num_responses=self.num_responses,
             num_negative_variances=self.num_negative_variances,
+            num_groups=None if self._groups is None else self._groups.num_groups,
         )
 
 
-def scaled_products(
-    probs: FloatArray, variance: FloatArray, responses: NDArray, min_variance: float
-) -> FloatArray:
-    """S of Algorithm 1, averaged over all pairs of responses: unbiased for D of the same row.
+def inflation_bound(
+    units: BoundedMean, failure_rate: float, *, level: float = LEANING_LEVEL
+) -> float:
+    """The upper bound on E[D], the mean of a square; a bound below zero is refused.
 
-    S = (y1 - p)(y2 - p) / max(variance, min_variance). With c ones among k responses the average
-    over pairs is [c(c-1) (1-p)² - 2c(k-c) p(1-p) + (k-c)(k-c-1) p²] / (k(k-1)).
-
-    >>> probs, variance = np.array([0.25, 0.25]), np.array([-0.5, 0.125])
-    >>> scaled_products(probs, variance, np.array([[1, 1], [0, 1]]), min_variance=0.0625)
-    array([ 9. , -1.5])
+    Args:
+        units: the values of S, or their means over groups.
+        failure_rate: how often the bound may fail.
+        level: how often sound data may be refused.
     """
-    num_responses = responses.shape[1]
-    scale = np.maximum(variance, min_variance)
-    if num_responses == 2:
-        products = responses[:, 0] - probs
-        products *= responses[:, 1] - probs
-    else:
-        ones = np.arange(num_responses + 1)
-        zeros = num_responses - ones
-        agree_one, differ, agree_zero = np.stack(
-            [ones * (ones - 1), -2 * ones * zeros, zeros * (zeros - 1)]
-        ) / (num_responses * (num_responses - 1))
-        count = np.count_nonzero(responses, axis=1)
-        complement = 1 - probs
-        products = (
-            agree_one[count] * complement**2
-            + differ[count] * probs * complement
-            + agree_zero[count] * probs**2
+    value = units.upper(failure_rate)
+    if value < 0:
+        # A failure of the bound, which happens at that rate, or of the responses.
+        value = units.upper(min(failure_rate, level))
+    if value < 0:
+        raise DependentResponsesError(
+            f"the mean squared error is {value:.3g} at most, by a bound that fails with "
+            f"probability {min(failure_rate, level):g}, but no square is negative: the responses "
+            f"to an input disagree more often than independent ones can. Was a further rater "
+            f"asked because two disagreed, or were few raters assigned to columns? Collect "
+            f"responses independently, or say who answered (annotators=, --annotator-cols)."
         )
-        # Rounding of the sum may step over the ends of its range by one unit in the last place.
-        np.clip(products, -0.25 / (num_responses - 1), 1.0, out=products)
-    products /= scale
-    return products
-
-
-def check_min_variance(min_variance: float) -> float:
-    """A cutoff in (0, 1]: no probability has a variance above 1/4, larger cutoffs help nobody."""
-    if not 0 < min_variance <= 1:
-        raise ValueError(f"min_variance is {min_variance!r}; expected a variance in (0, 1].")
-    return float(min_variance)
-
-
-def check_rows(
-    probs: ArrayLike, variance: ArrayLike, responses: ArrayLike, start: int = 0
-) -> tuple[FloatArray, FloatArray, NDArray]:
-    """Rows of a calibration set as arrays; `start` is the number of the first one in complaints."""
-    p, v = np.asarray(probs, dtype=np.float64), np.asarray(variance, dtype=np.float64)
-    y = np.asarray(responses)
-    if p.ndim != 1:
-        raise ValueError(
-            f"probs has shape {p.shape}; expected (n,), the probability of response 1."
-        )
-    same_shape(probs=p, variance=v)
-    if y.ndim != 2 or len(y) != len(p) or y.shape[1] < 2:
-        raise ValueError(
-            f"responses has shape {y.shape}; expected ({len(p)}, k), k >= 2 responses to each row."
-        )
-    if not len(p):
-        return p, v, y
-    # Two reductions find nothing wrong in most chunks; NaN fails the comparisons.
-    if not (p.min() >= 0 and p.max() <= 1):
-        row = int(np.argmax(~((p >= 0) & (p <= 1))))
-        problem = f"is {p[row].item()!r}; expected a probability in [0, 1]."
-        raise BadRowError("probs", start + row, None, problem)
-    if not (np.isfinite(v.min()) and np.isfinite(v.max())):
-        row = int(np.argmax(~np.isfinite(v)))
-        problem = f"is {v[row].item()!r}; expected a finite number."
-        raise BadRowError("variance", start + row, None, problem)
-    whole = y.dtype.kind in "biu"
-    if not (y.min() >= 0 and y.max() <= 1) if whole else not ((y == 0) | (y == 1)).all():
-        row, column = (int(i) for i in np.argwhere((y != 0) & (y != 1))[0])
-        problem = f"is {y[row, column].item()!r}; expected 0 or 1."
-        raise BadRowError("responses", start + row, column, problem)
-    return p, v, y.view(np.uint8) if y.dtype == np.bool_ else y
+    return value

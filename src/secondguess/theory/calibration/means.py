@@ -3,8 +3,9 @@
 Three methods, each valid for every distribution on [low, high] and every sample size: `hoeffding`
 (the width knows only the range), `bernstein` (Maurer and Pontil; it learns the variance) and
 `betting` (Waudby-Smith and Ramdas, in blocks; the tightest, and the default). The one-shot
-functions are a `BoundedMean` fed once. Values are one-dimensional, one entry a row; rows must be
-independent draws, in an order that does not depend on their values.
+functions are a `BoundedMean` fed once. Values are one-dimensional, one entry per row; rows must be
+independent draws. Their order does not matter: betting takes them in a random order of its own
+(`scatter.py`), and the other two look at sums only.
 """
 
 from __future__ import annotations
@@ -13,19 +14,16 @@ import math
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from secondguess._arrays import FloatArray, check_at_least, check_rate
-from secondguess.theory.calibration.betting import (
-    Block,
-    Grid,
-    betting_lower,
-    betting_upper,
-    block_of,
-    block_start,
-)
+from secondguess.theory.calibration.betting import Parts, betting_upper
+from secondguess.theory.calibration.scatter import LANES, NUM_PARTS, parts_of
+from secondguess.theory.calibration.tally import Grid, Moments, Tally
 
 MeanMethod = Literal["betting", "bernstein", "hoeffding"]
+
+_PIECE = LANES << 12  # rows per pass: the scratch arrays stay in cache
 
 
 def mean_upper_bound(
@@ -35,6 +33,7 @@ def mean_upper_bound(
     high: float,
     failure_rate: float,
     method: MeanMethod = "betting",
+    seed: int = 0,
 ) -> float:
     """A number that the mean exceeds with probability at most `failure_rate`.
 
@@ -42,7 +41,7 @@ def mean_upper_bound(
     >>> for method in ("betting", "bernstein", "hoeffding"):
     ...     bound = mean_upper_bound(values, low=0, high=1, failure_rate=0.05, method=method)
     ...     print(f"{method:9} {bound:.3f}")
-    betting   0.261
+    betting   0.260
     bernstein 0.271
     hoeffding 0.289
 
@@ -52,8 +51,9 @@ def mean_upper_bound(
         high: the largest possible value.
         failure_rate: how often the bound may fail, in (0, 1).
         method: `betting`, `bernstein` or `hoeffding`.
+        seed: of the random order that betting takes the rows in; not to be chosen by the result.
     """
-    return _fed_once(values, low, high, method).upper(failure_rate)
+    return _fed_once(values, low, high, method, seed).upper(failure_rate)
 
 
 def mean_lower_bound(
@@ -63,16 +63,17 @@ def mean_lower_bound(
     high: float,
     failure_rate: float,
     method: MeanMethod = "betting",
+    seed: int = 0,
 ) -> float:
     """A number that the mean is below with probability at most `failure_rate`.
 
     >>> values = np.random.default_rng(1).beta(2, 6, size=1000)  # mean 0.25
     >>> print(f"{mean_lower_bound(values, low=0, high=1, failure_rate=0.05):.3f}")
-    0.239
+    0.241
 
     The arguments are those of `mean_upper_bound`.
     """
-    return _fed_once(values, low, high, method).lower(failure_rate)
+    return _fed_once(values, low, high, method, seed).lower(failure_rate)
 
 
 def mean_interval(
@@ -82,40 +83,51 @@ def mean_interval(
     high: float,
     failure_rate: float,
     method: MeanMethod = "betting",
+    seed: int = 0,
 ) -> tuple[float, float]:
     """Both bounds, each with half of the failure rate.
 
     >>> values = np.random.default_rng(1).beta(2, 6, size=1000)  # mean 0.25
     >>> low, high = mean_interval(values, low=0, high=1, failure_rate=0.05)
     >>> print(f"{low:.3f} to {high:.3f}")
-    0.238 to 0.262
+    0.240 to 0.261
 
     The arguments are those of `mean_upper_bound`.
     """
-    return _fed_once(values, low, high, method).interval(failure_rate)
+    return _fed_once(values, low, high, method, seed).interval(failure_rate)
 
 
 class BoundedMean:
-    """Values in [low, high] read as a stream; bounds for their mean at the end, or at any time.
+    """Values in [low, high] read as a stream; bounds for their mean once all have been read.
 
-    Memory does not depend on the number of rows. A stream may be read by several processes: give
-    each its own `BoundedMean` and the position of its rows in the whole stream, then `merge` them.
+    Rows are independent draws; they may come in any order, sorted or joined end to end, because
+    each is put into its place of a random order by its position in the stream. Memory does not
+    depend on the number of rows, which need not be known. Several processes may share the reading:
+    give each its own `BoundedMean` and the positions of its rows, then `merge` them. The result is
+    the same to the last bit, whoever read what and in which order.
 
     >>> values = np.random.default_rng(1).beta(2, 6, size=1000)
-    >>> first, second = BoundedMean(0, 1), BoundedMean(0, 1)
-    >>> first.update(values[:300])
+    >>> whole, first, second = BoundedMean(0, 1), BoundedMean(0, 1), BoundedMean(0, 1)
+    >>> whole.update(values)
     >>> second.update(values[300:], start=300)
-    >>> first.merge(second)
-    >>> first.num_rows, round(first.upper(failure_rate=0.05), 3)
-    (1000, 0.261)
+    >>> first.update(values[:300])
+    >>> second.merge(first)
+    >>> second.num_rows, second.upper(failure_rate=0.05) == whole.upper(failure_rate=0.05)
+    (1000, True)
+
+    The promise is for one look at a stream whose length does not depend on its values.
 
     Args:
         low: the least possible value.
         high: the largest possible value.
         method: `betting`, `bernstein` or `hoeffding`.
+        seed: of the random order, the same for all processes. The promise is over values and
+            seeds: do not choose it by the result.
     """
 
-    def __init__(self, low: float, high: float, method: MeanMethod = "betting") -> None:
+    def __init__(
+        self, low: float, high: float, method: MeanMethod = "betting", seed: int = 0
+    ) -> None:
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise ValueError(f"the range is [{low}, {high}]; expected finite ends with low < high.")
         if method not in get_args(MeanMethod):
@@ -124,119 +136,115 @@ class BoundedMean:
             )
         self.low, self.high = float(low), float(high)
         self.method: MeanMethod = method
-        # Sums are kept relative to the possible value nearest to zero: no cancellation when the
+        # Values are kept relative to the possible one nearest to zero: no cancellation when the
         # range is far from zero or the mean is small against it.
         self._origin = min(max(0.0, self.low), self.high)
-        self._grid = Grid.over(self.low - self._origin, self.high - self._origin)
-        self._blocks: dict[int, Block] = {}
-        self._end = 0
+        grid = Grid.over(self.low - self._origin, self.high - self._origin)
+        self.seed = seed
+        self._tally = Tally(grid, NUM_PARTS)
+        self._moments = Moments(self.high - self.low)
+        self._positions = _Positions()
 
     @property
     def num_rows(self) -> int:
-        """How many rows have been read."""
-        return sum(block.count for block in self._blocks.values())
+        """How many rows have been read and used."""
+        return self._moments.count
 
     @property
     def next_row(self) -> int:
-        """The position of the row after the last one read."""
-        return self._end
+        """The position after the last one read."""
+        return self._positions.end
 
     @property
     def mean(self) -> float:
-        """The mean of the rows read so far."""
+        """The mean of the rows."""
         self._check_complete()
-        return self._origin + sum(b.total for b in self._blocks.values()) / self.num_rows
+        return self._origin + self._moments.mean
 
-    def update(self, values: ArrayLike, start: int | None = None) -> None:
+    def update(
+        self,
+        values: ArrayLike,
+        start: int | None = None,
+        *,
+        used: NDArray[np.bool_] | None = None,
+    ) -> None:
         """Read a chunk of rows.
 
         Args:
             values: shape `(n,)`, all in [low, high].
             start: the position of the first of them in the whole stream; by default they follow
-                the rows read so far.
+                the last position read.
+            used: which of them count; by default all. The choice must not depend on the values.
         """
         chunk = np.asarray(values, dtype=np.float64)
         if chunk.ndim != 1:
-            raise ValueError(f"values has shape {chunk.shape}; expected (n,), one value a row.")
-        row = self._end if start is None else check_at_least("start", start, 0)
+            raise ValueError(f"values has shape {chunk.shape}; expected (n,), one value per row.")
+        row = self.next_row if start is None else check_at_least("start", start, 0)
         self._check_range(chunk, row)
         if self._origin:
             chunk = chunk - self._origin
-        end = row + len(chunk)
-        while len(chunk):
-            index = block_of(row)
-            part = chunk[: block_start(index + 1) - row]
-            grid = self._grid if self.method == "betting" else None
-            self._blocks.setdefault(index, Block()).read(part, grid)
-            chunk, row = chunk[len(part) :], row + len(part)
-        self._end = max(self._end, end)
+        for first in range(0, len(chunk), _PIECE):
+            piece = chunk[first : first + _PIECE]
+            chosen = slice(None) if used is None else used[first : first + _PIECE]
+            if self.method == "betting":  # the others look at sums only
+                parts = parts_of(row + first, len(piece), self.seed)
+                self._tally.add(piece[chosen], parts[chosen])
+            self._moments.add(piece[chosen])
+        self._positions.add(row, len(chunk))
 
     def merge(self, other: BoundedMean) -> None:
         """Join the rows that another process read."""
-        mine, theirs = ((m.low, m.high, m.method) for m in (self, other))
+        mine, theirs = ((m.low, m.high, m.method, m.seed) for m in (self, other))
         if mine != theirs:
             raise ValueError(
-                f"cannot merge (low, high, method) = {theirs} into {mine}; expected equal ones."
+                f"cannot merge (low, high, method, seed) = {theirs} into {mine}; expected equal "
+                f"ones."
             )
-        for index, block in other._blocks.items():
-            self._blocks.setdefault(index, Block()).add(block)
-        self._end = max(self._end, other._end)
+        self._tally = self._tally.merged(other._tally)
+        self._moments.merge(other._moments)
+        self._positions.merge(other._positions)
 
-    def upper(self, failure_rate: float, *, anytime: bool = False) -> float:
-        """A number that the mean exceeds with probability at most `failure_rate`.
+    def upper(self, failure_rate: float) -> float:
+        """A number that the mean exceeds with probability at most `failure_rate`, in (0, 1)."""
+        self._check_complete()
+        rate = check_rate("failure_rate", failure_rate)
+        if self.method != "betting":
+            return min(self.mean + self._radius(rate), self.high)
+        # The tally rounds a value by half a unit at most, and so its mean.
+        bound = betting_upper(Parts.of(self._tally, self.seed), rate) + self._tally.grid.unit / 2
+        return min(self._origin + bound, self.high)
 
-        Args:
-            failure_rate: how often the bound may fail, in (0, 1).
-            anytime: False promises that for one look at a stream whose length was fixed beforehand;
-                True for all looks, after any number of rows, together.
-        """
-        blocks = self._complete_blocks()
-        if self.method == "betting":
-            bound = self._origin + betting_upper(
-                blocks, self._grid, check_rate("failure_rate", failure_rate), anytime=anytime
-            )
-        else:
-            bound = self.mean + self._radius(failure_rate, anytime)
-        return min(bound, self.high)
+    def lower(self, failure_rate: float) -> float:
+        """A number that the mean is below with probability at most `failure_rate`."""
+        self._check_complete()
+        rate = check_rate("failure_rate", failure_rate)
+        if self.method != "betting":
+            return max(self.mean - self._radius(rate), self.low)
+        mirrored = Parts.of(self._tally, self.seed).mirrored()
+        bound = betting_upper(mirrored, rate) + self._tally.grid.unit / 2
+        return max(self._origin - bound, self.low)
 
-    def lower(self, failure_rate: float, *, anytime: bool = False) -> float:
-        """A number that the mean is below with probability at most `failure_rate`; see `upper`."""
-        blocks = self._complete_blocks()
-        if self.method == "betting":
-            bound = self._origin + betting_lower(
-                blocks, self._grid, check_rate("failure_rate", failure_rate), anytime=anytime
-            )
-        else:
-            bound = self.mean - self._radius(failure_rate, anytime)
-        return max(bound, self.low)
-
-    def interval(self, failure_rate: float, *, anytime: bool = False) -> tuple[float, float]:
-        """Both bounds, each with half of the failure rate; see `upper`."""
+    def interval(self, failure_rate: float) -> tuple[float, float]:
+        """Both bounds, each with half of the failure rate."""
         half = check_rate("failure_rate", failure_rate) / 2
-        return self.lower(half, anytime=anytime), self.upper(half, anytime=anytime)
+        return self.lower(half), self.upper(half)
 
-    def _radius(self, failure_rate: float, anytime: bool) -> float:
+    def _radius(self, rate: float) -> float:
         """How far a mean of bounded values strays to one side.
 
         Hoeffding: range sqrt(log(1/f) / 2n). Maurer and Pontil (2009, theorem 4), with s² the
-        sample variance: sqrt(2 s² log(2/f) / n) + 7 range log(2/f) / (3 (n - 1)). For looks at any
-        time the look after n rows may use f / (n (n + 1)) of the rate, which sums to f.
+        sample variance: sqrt(2 s² log(2/f) / n) + 7 range log(2/f) / (3 (n - 1)). Half a unit is
+        added for the rounding of the values.
         """
-        n, rate, width = self.num_rows, check_rate("failure_rate", failure_rate), self._width
-        log_rate = math.log(1 / rate) + (math.log(n * (n + 1.0)) if anytime else 0.0)
+        n, width = self.num_rows, self.high - self.low
+        rounding = self._moments.unit / 2
         if self.method == "hoeffding":
-            return width * math.sqrt(log_rate / (2 * n))
+            return width * math.sqrt(math.log(1 / rate) / (2 * n)) + rounding
         if n == 1:
             return width
-        total = sum(block.total for block in self._blocks.values())
-        squares = sum(block.squares for block in self._blocks.values())
-        variance = max(squares - total**2 / n, 0.0) / (n - 1)
-        log_rate += math.log(2)
-        return math.sqrt(2 * variance * log_rate / n) + 7 * width * log_rate / (3 * (n - 1))
-
-    @property
-    def _width(self) -> float:
-        return self.high - self.low
+        log_rate = math.log(2 / rate)
+        spread = math.sqrt(2 * self._moments.variance * log_rate / n)
+        return spread + 7 * width * log_rate / (3 * (n - 1)) + rounding
 
     def _check_range(self, chunk: FloatArray, row: int) -> None:
         # A NaN makes both comparisons false.
@@ -248,24 +256,56 @@ class BoundedMean:
             f"[{self.low}, {self.high}], the range that was stated."
         )
 
-    def _complete_blocks(self) -> list[Block]:
-        """The blocks in the order of the stream, once it is known that no row is missing."""
-        self._check_complete()
-        return [self._blocks[index] for index in sorted(self._blocks)]
+    def check_positions(self) -> None:
+        """Complain unless every position up to the last one was read once."""
+        self._positions.check_complete()
 
     def _check_complete(self) -> None:
-        if not self._end:
+        self.check_positions()
+        if not self.num_rows:
             raise ValueError("no rows were read; expected at least one.")
-        sizes = {i: min(block_start(i + 1), self._end) - block_start(i) for i in self._blocks}
-        wrong = [i for i, size in sizes.items() if self._blocks[i].count != size]
-        if wrong or self.num_rows != self._end:
+
+
+class _Positions:
+    """Which positions have been seen: how many, and the sums of their first three powers.
+
+    Those of 0 to n - 1 are known. Rows that were missed and others that were read twice would have
+    to agree in all four numbers to go unnoticed.
+    """
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._sums = [0, 0, 0, 0]
+
+    def add(self, start: int, size: int) -> None:
+        """See positions start to start + size - 1."""
+        last, before = _power_sums(start + size), _power_sums(start)
+        self._sums = [s + x - y for s, x, y in zip(self._sums, last, before, strict=True)]
+        self.end = max(self.end, start + size) if size else self.end
+
+    def merge(self, other: _Positions) -> None:
+        """Join the positions that another process saw."""
+        self._sums = [s + x for s, x in zip(self._sums, other._sums, strict=True)]
+        self.end = max(self.end, other.end)
+
+    def check_complete(self) -> None:
+        """Complain unless every position up to the last one was seen once."""
+        if self._sums != _power_sums(self.end):
             raise ValueError(
-                f"{self.num_rows} rows were read but the last one is at position {self._end - 1}; "
+                f"{self._sums[0]} rows were read and the last one is at position {self.end - 1}; "
                 f"expected every position exactly once (merge all shards, give each its own start)."
             )
 
 
-def _fed_once(values: ArrayLike, low: float, high: float, method: MeanMethod) -> BoundedMean:
-    stream = BoundedMean(low, high, method)
+def _power_sums(end: int) -> list[int]:
+    """The sums over 0 to end - 1 of i**0 to i**3."""
+    triangle = end * (end - 1) // 2
+    return [end, triangle, triangle * (2 * end - 1) // 3, triangle**2]
+
+
+def _fed_once(
+    values: ArrayLike, low: float, high: float, method: MeanMethod, seed: int
+) -> BoundedMean:
+    stream = BoundedMean(low, high, method, seed)
     stream.update(values)
     return stream

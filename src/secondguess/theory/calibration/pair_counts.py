@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from secondguess._arrays import FloatArray, IntArray
-from secondguess.theory.calibration.inflation import VarianceInflation
+from secondguess.theory.calibration.inflation import VarianceInflation, inflation_bound
 from secondguess.theory.calibration.means import BoundedMean
 
 
@@ -32,7 +32,7 @@ def pair_inflation(
     1.0
 
     Args:
-        probs: shape `(n,)`, in random order.
+        probs: shape `(n,)`.
         variance: of the same shape.
         ones: of the same shape.
         num_responses: 2 or more, of the same shape.
@@ -50,7 +50,7 @@ def pair_inflation(
     mean = BoundedMean(low / min_variance, 1 / min_variance)
     mean.update(scaled)
     return VarianceInflation(
-        upper_bound=mean.upper(failure_rate),
+        value=inflation_bound(mean, failure_rate),
         mean=mean.mean,
         min_variance=min_variance,
         failure_rate=failure_rate,
