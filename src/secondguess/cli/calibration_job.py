@@ -21,7 +21,7 @@ from secondguess.theory.calibration.cutoff import (
 )
 from secondguess.theory.calibration.inflation import InflationStream, VarianceInflation
 from secondguess.theory.calibration.means import MeanMethod
-from secondguess.theory.calibration.products import BadRowError
+from secondguess.theory.calibration.products import BadRowError, check_rows
 from secondguess.theory.calibration.raters import self_pair_share
 from secondguess.training.progress import progress
 
@@ -139,6 +139,8 @@ class CalibrationJob:
         share = selection_share(total)
         kept, row = [], 0
         for probs, variance, responses, groups in self._rows(0, None):
+            with self._naming_columns():
+                check_rows(probs, variance, responses, row)
             chosen = choosing_rows(row, len(probs), share, groups)
             kept.append((probs[chosen], variance[chosen], responses[chosen]))
             row += len(probs)
@@ -149,16 +151,15 @@ class CalibrationJob:
                 f"fifth of them; give --min-variance."
             )
         probs, variance, responses = (np.concatenate(p) for p in zip(*kept, strict=True))
-        with self._naming_columns():
-            chosen_variance = select_min_variance(
-                probs,
-                variance,
-                responses,
-                num_calibration_rows=total - size,
-                failure_rate=failure_rate,
-                miss_rate=miss_rate,
-                method=self.method,
-            )
+        chosen_variance = select_min_variance(
+            probs,
+            variance,
+            responses,
+            num_calibration_rows=total - size,
+            failure_rate=failure_rate,
+            miss_rate=miss_rate,
+            method=self.method,
+        )
         return chosen_variance, share
 
     def _read_in_processes(

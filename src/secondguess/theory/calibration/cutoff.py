@@ -176,7 +176,9 @@ def select_min_variance(
             *rows, min_variance=candidate, groups=None, annotators=None, method=method
         ).units()
         # E[D] is no less than 0: a negative estimate of it is noise, and no reason for hope.
-        expected = max(units.mean, 0.0) + shrink * (units.upper(failure_rate) - units.mean)
+        # Nor is a bound below the estimate, which the least one over all looks may be.
+        slack = shrink * max(units.upper(failure_rate) - units.mean, 0.0)
+        expected = max(units.mean, 0.0) + slack
         radius = interval_radius(expected * np.maximum(rows[1], candidate), miss_rate)
         ends = np.clip([rows[0] - radius, rows[0] + radius], 0, 1)
         widths.append(float(np.mean(ends[1] - ends[0])))

@@ -28,7 +28,7 @@ from secondguess.theory.calibration.counts import count_scores, uniform_slots
 from secondguess.theory.calibration.fitted_intervals import FittedIntervals
 from secondguess.theory.calibration.inflation import VarianceInflation
 from secondguess.theory.calibration.nested import NestedFamily
-from secondguess.theory.calibration.pair_counts import pair_inflation
+from secondguess.theory.calibration.pair_counts import pair_inflation, pair_products
 
 IntervalMethod = Literal["auto", "pairs", "counts"]
 
@@ -266,9 +266,10 @@ class _Certificate:
         shrink = min(1.0, float(np.sqrt(len(repeated.probs) / num_certifying)))
         choices = []
         for cutoff in PAIR_CUTOFFS:
-            inflation = pair_inflation(*repeated, cutoff, self.failure_rate)
-            slack = shrink * (inflation.value - inflation.mean)
-            reach = np.sqrt((max(inflation.mean, 0.0) + slack) / self.miss_rate)
+            products = pair_products(*repeated, cutoff)
+            # The estimate may be above the bound, which is the least one over all looks.
+            slack = shrink * max(products.upper(self.failure_rate) - products.mean, 0.0)
+            reach = np.sqrt((max(products.mean, 0.0) + slack) / self.miss_rate)
             family = NestedFamily("symmetric", cutoff)
             lower, upper = family.ends(rows.probs, rows.variance, float(reach))
             choices.append(_Choice(float(np.mean(upper - lower)), family, None))
