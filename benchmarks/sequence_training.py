@@ -1,4 +1,4 @@
-"""The two sequence trainings: a few real steps of a preset, and what all of them would take.
+"""Training of the two sequence models: some real steps, and what all of them would take.
 
     python benchmarks/sequence_training.py --preset cpu
     python benchmarks/sequence_training.py --preset paper --rows 32 --steps 2
@@ -31,7 +31,7 @@ from secondguess.training.loop import TrainingConfig, train
 
 def main() -> None:
     """Print one line for each of the two."""
-    parser = argparse.ArgumentParser(description="A few steps of the sequence trainings.")
+    parser = argparse.ArgumentParser(description="A few training steps of the sequence models.")
     parser.add_argument("--preset", choices=["quick", "cpu", "paper"], default="cpu")
     parser.add_argument("--rows", type=int, help="pairs of a part of a batch; default: all")
     parser.add_argument("--steps", type=int, default=100, help="steps that are timed")

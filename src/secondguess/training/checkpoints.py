@@ -143,7 +143,7 @@ def _check_identity(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, A
     if changed:
         shown = "; ".join(changed[:5]) + ("; ..." if len(changed) > 5 else "")
         raise ValueError(
-            f"{path} is the checkpoint of another training ({shown}). Resume with the "
+            f"{path} is the checkpoint of another training run ({shown}). Resume with the "
             f"configuration it was made with, or name another directory."
         )
 

@@ -184,8 +184,8 @@ def train(
         validate: a loss on held-out data, lower is better, called in evaluation mode without
             gradients. The weights of the best validation are the ones the model ends with, unless
             `keep_best` is off.
-        checkpoint_dir: directory of this training's checkpoints. Called again after a kill, `train`
-            resumes; called again after the end, it only loads the final weights. Two trainings
+        checkpoint_dir: directory of this run's checkpoints. Called again after a kill, `train`
+            resumes; called again after the end, it only loads the final weights. Two runs
             cannot write to one directory at the same time. With it, SIGINT and SIGTERM end the
             training after the present step, with a checkpoint; a second signal ends it at once.
         checkpoint_every: most steps between two checkpoints. It does not change the result.
@@ -197,7 +197,7 @@ def train(
 
     Raises:
         BlockingIOError: another process is training in `checkpoint_dir`.
-        FloatingPointError: the training diverged; the last good checkpoint is kept.
+        FloatingPointError: training diverged; the last good checkpoint is kept.
         TrainingStopped: a signal asked for the end; the training can be resumed.
         ValueError: the checkpoint is of another training run, or the batch cannot be divided.
     """

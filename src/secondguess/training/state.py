@@ -89,7 +89,7 @@ class TrainingState:
         value = self._mean_over_processes(local).item()
         if not math.isfinite(value):
             raise FloatingPointError(
-                f"the training diverged: the validation loss is {value} after step "
+                f"training diverged: the validation loss is {value} after step "
                 f"{self.step}; lower the learning rate, clip the gradient (clip_norm), or look at "
                 f"the held-out data."
             )
@@ -108,7 +108,7 @@ class TrainingState:
         finite = self.losses[: self.step].isfinite()
         if not finite.all():
             raise FloatingPointError(
-                f"the training diverged: the loss is {self.losses[: self.step][~finite][0].item()} "
+                f"training diverged: the loss is {self.losses[: self.step][~finite][0].item()} "
                 f"at step {int((~finite).nonzero()[0])}; lower the learning rate, clip the "
                 f"gradient (clip_norm), or look at the data. No checkpoint was written after it."
             )

@@ -92,7 +92,7 @@ def tune(
         method: what to tune.
         config: the size of the protocol.
         directory: of the trials and checkpoints of this method.
-        seed: of the searches and trainings.
+        seed: of the searches and training runs.
     """
     data = task.data
 

@@ -118,7 +118,7 @@ def method_part(tasks: Tasks, variant: str, name: str, *, tuning: Path, seed: in
         variant: a key of `VARIANTS`.
         name: a key of `METHODS`.
         tuning: directory of all tuning.
-        seed: of the final trainings.
+        seed: of the final training runs.
     """
     size, method = tasks.size, METHODS[name]
     settings = asdict(size.protocol) | {
