@@ -187,7 +187,11 @@ class _Certificate:
             counts = min(self._count_choices(choosing, size), key=lambda c: c.width)
         if self.method != "counts" and choosing.num_responses.min() >= 2:
             pairs = min(self._pair_choices(choosing, size), key=lambda c: c.width)
-        if counts and pairs and CLEAR_RATIO < counts.width / pairs.width < 1 / CLEAR_RATIO:
+        if (
+            counts
+            and pairs
+            and CLEAR_RATIO * pairs.width < counts.width < pairs.width / CLEAR_RATIO
+        ):
             return (self._narrower(counts, pairs, certifying),)
         if counts and (pairs is None or counts.width < pairs.width):
             return (self._counted(counts, certifying),)
