@@ -18,7 +18,7 @@ from secondguess.cli.app import app
 from secondguess.cli.errors import user_errors
 from secondguess.training.signals import TrainingStopped
 
-ITEMS = "p,v,y1,y2\n" + "0.5,0.1,1,0\n0.4,0.1,1,1\n0.3,0.1,0,0\n" * 20
+ITEMS = "p,v,y1,y2\n" + "0.5,0.1,1,0\n0.5,0.1,0,1\n0.4,0.1,1,1\n0.3,0.1,0,0\n" * 15
 
 
 def run(*arguments: object) -> Result:
