@@ -136,9 +136,10 @@ def peer(sizes: tuple[int, ...] = (100, 1000, 10**4, 10**5, 10**6)) -> list[dict
     for cutoff in CUTOFFS:
         for size in sizes:
             values = task_products(np.random.default_rng(size), size, cutoff)
-            ends = {"low": -0.25 / cutoff, "high": 1 / cutoff}
+            low, high = -0.25 / cutoff, 1 / cutoff
             bounds = {
-                m: sg.mean_upper_bound(values, **ends, failure_rate=0.05, method=m) for m in METHODS
+                m: sg.mean_upper_bound(values, low=low, high=high, failure_rate=0.05, method=m)
+                for m in METHODS
             }
             rows.append(
                 {
@@ -146,7 +147,9 @@ def peer(sizes: tuple[int, ...] = (100, 1000, 10**4, 10**5, 10**6)) -> list[dict
                     "size": size,
                     "mean": task_mean(cutoff),
                     "bounds": bounds,
-                    "per_observation": bound_per_observation(values, **ends, failure_rate=0.05),
+                    "per_observation": bound_per_observation(
+                        values, low=low, high=high, failure_rate=0.05
+                    ),
                 }
             )
     return rows

@@ -19,7 +19,7 @@ def test_the_split_of_an_exact_world(world):
         weights = world.input_probs[members] / world.input_probs[members].sum()
         split = entropy_split(weights[None], world.true_probs[members][None])
         # The mutual information of response and input within the group, summed by hand.
-        mean = sum(w * p for w, p in zip(weights, world.true_probs[members], strict=True))
+        mean = weights @ world.true_probs[members]
         information = sum(
             w * p * math.log(p / m)
             for w, row in zip(weights, world.true_probs[members], strict=True)
