@@ -7,15 +7,11 @@ straight from their bytes, which limits their depth, and nothing of a request re
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import json
-import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
@@ -37,6 +33,7 @@ from secondguess.serving import records
 from secondguess.serving.answers import Defaults, decide_choices
 from secondguess.serving.batching import Batcher, Job
 from secondguess.serving.counters import Counters
+from secondguess.serving.documents import described, page_and_policy
 from secondguess.serving.errors import RefusedRequest, refused_fields
 from secondguess.serving.formats import text_check
 from secondguess.serving.limits import LimitBody, RequireKey
@@ -90,7 +87,7 @@ def create_app(engine: Engine, config: ServerConfig) -> FastAPI:
         ("/v1/completions", server.complete, CompletionRequest),
         ("/score", server.score, ScoreRequest),
     ):
-        app.add_api_route(path, handler, methods=["POST"], **_described(body))
+        app.add_api_route(path, handler, methods=["POST"], **described(body))
     app.add_api_route("/v1/models", server.models, methods=["GET"])
     app.add_api_route("/v1/models/{name:path}", server.model, methods=["GET"])
     app.add_api_route("/health", server.health, methods=["GET"])
@@ -129,7 +126,7 @@ class _Server:
         template = getattr(engine.formatter.tokenizer, "chat_template", None)
         self.uses_template = bool(template) if config.chat is None else config.chat
         self._created = int(time.time())
-        self._page, self._policy = _page()
+        self._page, self._policy = page_and_policy()
 
     async def chat(self, request: Request) -> Response:
         """Answer a chat, or abstain."""
@@ -341,43 +338,6 @@ def _stream(chunks: Iterator[dict[str, Any]]) -> StreamingResponse:
     return StreamingResponse(
         events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
     )
-
-
-def _described(body: type[BaseModel]) -> dict[str, Any]:
-    """The request's schema and the errors, for the OpenAPI document."""
-    schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
-    schema = json.loads(json.dumps(schema))
-    named = schema.pop("$defs", {})
-    text = json.dumps(schema)
-    # Every definition is put in place: a path item cannot add components.
-    for _ in range(len(named) + 1):
-        for name, definition in named.items():
-            text = text.replace(
-                json.dumps({"$ref": f"#/components/schemas/{name}"}), json.dumps(definition)
-            )
-    content = {"application/json": {"schema": json.loads(text)}}
-    statuses = (400, 401, 404, 408, 413, 429, 503)
-    return {
-        "openapi_extra": {"requestBody": {"required": True, "content": content}},
-        "responses": {status: {"description": "refused, in OpenAI's shape"} for status in statuses},
-    }
-
-
-def _page() -> tuple[str, str]:
-    """The page, and the policy that lets nothing but its own script and style run."""
-    text = resources.files("secondguess.serving").joinpath("page.html").read_text("utf-8")
-    hashes = {}
-    for tag in ("script", "style"):
-        inner = re.findall(rf"<{tag}>(.*?)</{tag}>", text, flags=re.DOTALL)
-        hashes[tag] = " ".join(
-            f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'"
-            for each in inner
-        )
-    policy = (
-        f"default-src 'none'; script-src {hashes['script']}; style-src {hashes['style']}; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    return text, policy
 
 
 async def _refused(request: Request, error: Exception) -> Response:
