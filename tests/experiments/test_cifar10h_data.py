@@ -34,12 +34,14 @@ def test_without_a_folder_the_error_says_how_to_get_the_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(data.DATA_VARIABLE, raising=False)
-    with pytest.raises(FileNotFoundError, match=r"set SECONDGUESS_DATA.*download FOLDER"):
+    with pytest.raises(FileNotFoundError, match=r"set SECONDGUESS_DATA.*download cifar10h FOLDER"):
         data.load()
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"data_batch_1 is missing.*download FOLDER"):
+    with pytest.raises(
+        FileNotFoundError, match=r"data_batch_1 is missing.*download cifar10h FOLDER"
+    ):
         data.load(tmp_path)
 
 

@@ -363,8 +363,15 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         raise AssertionError("the second one was not obeyed")
 
     config = TrainingConfig(**CONFIG)
-    with pytest.raises(KeyboardInterrupt) as ended:
-        train(make_model(), loss=loss, batch_at=disturbed, config=config, checkpoint_dir=tmp_path)
+    # Jobs that a shell starts in the background ignore SIGINT; here it is heard all the same.
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt) as ended:
+            train(
+                make_model(), loss=loss, batch_at=disturbed, config=config, checkpoint_dir=tmp_path
+            )
+    finally:
+        signal.signal(signal.SIGINT, earlier)
     assert not isinstance(ended.value, TrainingStopped)
 
 
