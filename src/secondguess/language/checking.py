@@ -92,7 +92,7 @@ class PairCheck:
         log_first: log p(y1|x).
         log_second: log p(y2|y1,x).
         log_second_alone: log p(y2|x).
-        log_second_after_other: log p(y2|y,x) with the y1 of another row for y.
+        log_second_after_other: log p(y2|y,x), where y is the y1 of another row.
         asymmetry: log p(y1, y2|x) - log p(y2, y1|x); zero for a calibrated model.
         scores: of y1.
         repeated: whether y2 equals y1.
@@ -100,7 +100,7 @@ class PairCheck:
         drawn_log_first: log p(y|x) of a y drawn from p(y|x).
         drawn_gain: log p(y|y1,x) - log p(y|x) of a y drawn from p(y|y1,x).
         drawn_overlap: the share of that y's distinct tokens that y1 has.
-        drawn_log_second: log p(y'|x) of a y' drawn from p(y'|y,x), y drawn from p(y|x).
+        drawn_log_second: log p(z|x) of a z drawn from p(z|y,x), where y is drawn from p(y|x).
     """
 
     log_first: FloatArray

@@ -96,7 +96,7 @@ class EncodedRow(NamedTuple):
 
 
 AnyRow = Mapping[str, Any] | EncodedRow
-"""`{"prompt": ..., "responses": [...]}`, or the tokens of it."""
+"""A mapping with a prompt and its responses, or the tokens of both."""
 
 
 class PairTokens(NamedTuple):
