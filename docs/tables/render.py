@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from statistics import geometric_mean
 from typing import Any
 
 import pages
@@ -65,13 +66,16 @@ def peer() -> str:
             f"{row['bounds']['betting']:.5g}",
             f"{row['per_observation']:.5g}",
             f"{row['bounds']['betting'] / row['per_observation']:.3f}",
+            f"{geometric_mean(row['ratios']):.3f} ({max(row['ratios']):.2f})",
             f"{row['bounds']['bernstein']:.4g}",
             f"{row['bounds']['hoeffding']:.4g}",
         ]
         for row in record["rows"]
     ]
-    heads = ["min_variance", "rows", "true mean", "betting in blocks", "bet per observation"]
-    return table([*heads, "ratio", "bernstein", "hoeffding"], rows, record["command"])
+    heads = ["min_variance", "rows", "true mean", "betting in parts", "bet per observation"]
+    return table(
+        [*heads, "ratio", "mean ratio (largest)", "bernstein", "hoeffding"], rows, record["command"]
+    )
 
 
 def speed() -> str:
@@ -158,6 +162,24 @@ def command() -> str:
     )
 
 
+def conditions() -> str:
+    """Failures and refusals for calibration sets as people have them."""
+    record = result("calibration-conditions")
+
+    def cell(row: dict[str, Any], method: str) -> str:
+        rates = row["failures"][method], row["refusals"][method]
+        return ", ".join(f"{count / row['replicates']:.3f}" for count in rates)
+
+    methods = ("betting", "bernstein", "hoeffding")
+    rows = [
+        [row["layout"], row["law"], f"{row['mean']:.3f}", *(cell(row, m) for m in methods)]
+        for row in record["rows"]
+    ]
+    heads = ["rows", "law of p(1 given x)", "true E[D]"]
+    heads += [f"{method}: fails, refused" for method in methods]
+    return table(heads, rows, record["command"])
+
+
 def world() -> str:
     """Coverage and width for the wrong predictor."""
     record = result("guaranteed-intervals-world")
@@ -238,6 +260,7 @@ TABLES = {
     "command": command,
     "imports": imports,
     "world": world,
+    "conditions": conditions,
     "responses": responses,
     "one-sided": one_sided,
 }

@@ -103,7 +103,7 @@ def test_with_equal_stakes_binning_never_lowers_the_bound(seed, size, ends, fail
     origin = min(max(0.0, low), high)
     stream = BoundedMean(low, high)
     stream.update(values)
-    place = order_of_parts(stream._tally.content())[parts_of(0, size)]
+    place = order_of_parts(stream._tally.entries().content())[parts_of(0, size)]
     _, row = np.unique(place, return_inverse=True)
 
     def exact(mean):

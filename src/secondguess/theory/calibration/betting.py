@@ -55,7 +55,7 @@ class Parts:
     def of(cls, tally: Tally, seed: int = 0) -> Parts:
         """The parts of a tally that is not empty, in a random order."""
         grid, entries = tally.grid, tally.entries()
-        place = order_of_parts(tally.content(), seed)[entries.index // grid.num_cells]
+        place = order_of_parts(entries.content(), seed)[entries.index // grid.num_cells]
         order = np.argsort(place, kind="stable")
         part, cell = place[order], (entries.index % grid.num_cells)[order]
         count, total = entries.count[order], entries.total[order]
@@ -64,12 +64,15 @@ class Parts:
         row = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(part)))
         width = np.maximum(grid.ends[cell + 1] - grid.ends[cell], 1)
         upper = (total - count * grid.ends[cell]) / width
-        lower_point = row * len(grid.ends) + cell
-        places, inverse = np.unique(
-            np.concatenate([lower_point, lower_point + 1]), return_inverse=True
-        )
-        weights = np.bincount(inverse, np.concatenate([count - upper, upper])).astype(np.float64)
-        rows, columns = np.divmod(places, len(grid.ends))
+        # The upper point of a cell is the lower one of the next, if that holds something too.
+        shared = np.append((np.diff(cell) == 1) & (np.diff(row) == 0), False)
+        lower_at = np.arange(len(cell)) + np.cumsum(~shared) - ~shared
+        weights = np.zeros(len(cell) + np.count_nonzero(~shared))
+        columns, rows = np.zeros((2, len(weights)), dtype=np.int64)
+        columns[lower_at], rows[lower_at] = cell, row
+        columns[lower_at + 1], rows[lower_at + 1] = cell + 1, row
+        weights[lower_at] = count - upper
+        weights[lower_at + 1] += upper
         return cls(
             count=np.add.reduceat(count, begins).astype(np.float64),
             total=np.add.reduceat(total, begins) * grid.unit,

@@ -196,7 +196,7 @@ def fit_inflation_by_bin(
     ...     probs, variance, responses, bins, num_bins=2, min_variance=0.02, failure_rate=0.05
     ... )
     >>> [round(inflation.value, 2) for inflation in fitted.inflations]
-    [1.21, 1.27]
+    [1.19, 1.19]
 
     Args:
         probs: predicted probability of response 1, shape `(n,)`.

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from secondguess._arrays import FloatArray, as_floats, check_at_least
 from secondguess.theory.bounds import chebyshev_interval
 from secondguess.theory.calibration.groups import GroupSums
-from secondguess.theory.calibration.means import BoundedMean, MeanMethod
+from secondguess.theory.calibration.means import PIECE, BoundedMean, MeanMethod
 from secondguess.theory.calibration.products import (
     check_min_variance,
     check_rows,
@@ -278,10 +278,14 @@ class InflationStream:
             raise ValueError(
                 f"responses has {y.shape[1]} columns; expected {self.num_responses}, as stated."
             )
-        values = scaled_products(p, v, y, self.min_variance, self.self_pairs or 0.0)
         if groups is None:
-            self.products.update(values, row, used=used)
+            for first in range(0, len(p), PIECE):
+                piece = slice(first, first + PIECE)
+                values = self._products(p[piece], v[piece], y[piece])
+                mask = None if used is None else used[piece]
+                self.products.update(values, row + first, used=mask)
         else:
+            values = self._products(p, v, y)
             self._add_groups(groups, values, y, used)
             self.products.update(values, row, used=np.zeros(len(values), dtype=np.bool_))
         if used is not None:
@@ -290,6 +294,11 @@ class InflationStream:
         self.num_negative_variances += int(np.count_nonzero(v < 0))
         if self.self_pairs is None and groups is None:
             self._discordant += discordant_counts(y)
+
+    def _products(self, probs: FloatArray, variance: FloatArray, responses: NDArray) -> FloatArray:
+        return scaled_products(
+            probs, variance, responses, self.min_variance, self.self_pairs or 0.0
+        )
 
     def _add_groups(
         self, groups: ArrayLike, values: FloatArray, ones: NDArray, used: NDArray[np.bool_] | None

@@ -96,7 +96,7 @@ def fit_calibrated_lower_bound(
     >>> two_sided = fit_variance_inflation(probs, variance, responses, **options)
     >>> print(f"{one_sided.lower_bound(0.5, 0.05, miss_rate=0.5).value:.3f}",
     ...       f"{two_sided.interval(0.5, 0.05, miss_rate=0.5).lower:.3f}")
-    0.255 0.159
+    0.260 0.160
 
     The arguments are those of `fit_variance_inflation`.
     """

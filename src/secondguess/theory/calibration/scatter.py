@@ -23,10 +23,12 @@ from secondguess._arrays import IntArray
 
 UnsignedArray = NDArray[np.uint64]
 
+_PART_BITS = 9
+
 LANES = 4
 """Positions that share a hash: each takes 16 of its 64 bits."""
 
-NUM_PARTS = 1024
+NUM_PARTS = 1 << _PART_BITS
 """How many parts rows are scattered over."""
 
 _PLACE, _ORDER, _ASIDE = range(3)
@@ -38,13 +40,13 @@ def parts_of(start: int, num_rows: int, seed: int = 0) -> IntArray:
     >>> parts = parts_of(start=0, num_rows=100_000)
     >>> (parts_of(500, 100) == parts[500:600]).all()
     np.True_
-    >>> round(float(np.mean(parts < 256)), 2)
+    >>> round(float(np.mean(parts < NUM_PARTS // 4)), 2)
     0.25
     """
     words = np.arange(start // LANES, -(-(start + num_rows) // LANES), dtype=np.uint64)
     offset = start % LANES
     bits = hashed(words, _PLACE, seed).view(np.uint16)[offset : offset + num_rows]
-    return (bits >> 6).astype(np.int64)
+    return (bits >> (16 - _PART_BITS)).astype(np.int64)
 
 
 def order_of_parts(content: bytes, seed: int = 0) -> IntArray:

@@ -153,6 +153,10 @@ class Entries:
     count: IntArray
     total: IntArray
 
+    def content(self) -> bytes:
+        """What tells them from other entries, but not from those of the negated values."""
+        return np.array([self.count.sum(), np.abs(self.total).sum()]).tobytes()
+
 
 class Tally:
     """How many values, and what sum of them, fell into each cell of each part of a stream.
@@ -206,13 +210,6 @@ class Tally:
             both._cells[2 * entries.index] += entries.count
             both._cells[2 * entries.index + 1] += entries.total
         return both
-
-    def content(self) -> bytes:
-        """What tells it from other tallies, but not from those of the negated or doubled values."""
-        entries = self.entries()
-        begins = np.flatnonzero(np.diff(entries.index // self.grid.num_cells, prepend=-1))
-        sums = [np.add.reduceat(each, begins) for each in (entries.count, np.abs(entries.total))]
-        return np.stack(sums).tobytes()
 
     def entries(self) -> Entries:
         """What it holds."""
