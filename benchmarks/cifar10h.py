@@ -18,9 +18,8 @@ from PIL import Image, ImageOps
 from secondguess.baselines import naive
 from secondguess.classification.batches import PairBatch
 from secondguess.experiments.cifar10h.augmix import AugMixConfig, augmix
-from secondguess.experiments.cifar10h.features import FrozenEfficientNet, frozen_features
-from secondguess.experiments.cifar10h.presets import PRESETS
-from secondguess.experiments.cifar10h.task import FeatureMLP
+from secondguess.experiments.cifar10h.frozen import FeatureMLP, FrozenEfficientNet, frozen_features
+from secondguess.experiments.cifar10h.run import PRESETS
 
 REPEATS = 3
 NUM_IMAGES = 512

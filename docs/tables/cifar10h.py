@@ -3,9 +3,9 @@
     python docs/tables/cifar10h.py
 
 `cifar10h-PRESET.json` is the `seed-all/result.json` of a run of `secondguess reproduce cifar10h`;
-`cifar10h-cost.json` is written by `python -m secondguess.experiments.cifar10h.cost`. A table stands
-between `<!-- table: PRESET NAME -->` and `<!-- end of table -->`; everything between the two is
-written by this script. A test checks that the page is what it writes.
+`cifar10h-cost.json` is written by `docs/tables/cifar10h_cost.py`. A table stands between
+`<!-- table: PRESET NAME -->` and `<!-- end of table -->`; everything between the two is written by
+this script. A test checks that the page is what it writes.
 """
 
 from __future__ import annotations

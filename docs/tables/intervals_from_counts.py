@@ -208,10 +208,11 @@ def cifar10h(data_dir: Path, *, known: bool, rows: str) -> dict[str, Any]:
     counts = np.load(data_dir / "cifar10h-counts.npy")
     if not path.exists():
         from secondguess.classification.estimators import PairClassifier
-        from secondguess.experiments.cifar10h import data, features
+        from secondguess.experiments.cifar10h import data
+        from secondguess.experiments.cifar10h.frozen import frozen_features
 
         images = data.load(data_dir).annotated.inputs
-        inputs = features.frozen_features(images, cache_dir=path.parent).numpy()
+        inputs = frozen_features(images, cache_dir=path.parent).numpy()
         model = PairClassifier("counts", classes=list(range(10)), **CLASSIFIER)
         model.fit(inputs[:3000], counts[:3000])
         np.savez(

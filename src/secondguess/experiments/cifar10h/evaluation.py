@@ -1,7 +1,11 @@
-"""Phases 2, 4 and 5 of one method: from a recipe to the rows of the table."""
+"""Phases 2, 4 and 5 of one method: from a recipe to the rows of the table, and rows compared.
+
+Rows are compared image by image and seed by seed, which says how sure their difference is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,9 +25,8 @@ from secondguess.experiments.cifar10h.protocol import (
     out_of_fold_recalibration,
     recalibrated_prediction,
 )
-from secondguess.experiments.cifar10h.tables import RECALIBRATED
-from secondguess.experiments.cifar10h.task import Task
-from secondguess.experiments.cifar10h.variants import NUM_SUBCLASSES, Variant
+from secondguess.experiments.cifar10h.tables import RECALIBRATED, method_of
+from secondguess.experiments.cifar10h.task import NUM_SUBCLASSES, VARIANTS, Task, Variant
 from secondguess.experiments.runner import PartResult
 from secondguess.theory.floors import (
     DirichletTruths,
@@ -172,3 +175,80 @@ def measure_images(probs: ArrayLike, examples: AnnotatedInputs, variant: Variant
     called = exact.reshape(len(exact), -1, width).sum(axis=2).argmax(axis=1)
     shares = variant.annotations(examples.responses.counts()).shares
     return ImageMeasures(called == examples.labels, rel_entr(shares, exact).sum(axis=1))
+
+
+class Difference(NamedTuple):
+    """How much more one method has than another, on the same images with the same seeds.
+
+    Attributes:
+        mean: over seeds and images.
+        standard_error: with other seeds and other images.
+        standard_error_of_seeds: with other seeds, but the same images.
+    """
+
+    mean: float
+    standard_error: float
+    standard_error_of_seeds: float
+
+
+class FromNaive(NamedTuple):
+    """Differences of a pair model from the naive network; those of the accuracy in per cent."""
+
+    accuracy: Difference
+    kl: Difference
+
+
+def crossed_difference(ours: NDArray[np.floating], theirs: NDArray[np.floating]) -> Difference:
+    """The mean difference, with its standard error where seeds and images are both a sample.
+
+    All seeds are judged on the same images, so more seeds do not average out the luck of these.
+    With effects of variance a for a seed, b for an image and c for both, the mean over S seeds and
+    n images has variance a/S + b/n + c/(S n), estimated by the mean squares of the two-way table.
+
+    >>> rng = np.random.default_rng(0)
+    >>> images = rng.normal(size=400)  # differ, each by the same amount with every seed
+    >>> found = crossed_difference(np.tile(images, (8, 1)), np.zeros((8, 400)))
+    >>> found.standard_error_of_seeds, f"{found.standard_error:.2f}"
+    (0.0, '0.05')
+
+    Args:
+        ours: `(S, n)`, at least two of each.
+        theirs: the same of the other method.
+    """
+    difference = np.asarray(ours, dtype=float) - theirs
+    num_seeds, num_images = difference.shape
+    by_seed, by_image = difference.mean(axis=1), difference.mean(axis=0)
+    rest = difference - by_seed[:, None] - by_image + difference.mean()
+    of_seeds = by_seed.var(ddof=1) / num_seeds
+    of_images = by_image.var(ddof=1) / num_images
+    of_both = np.square(rest).sum() / ((num_seeds - 1) * (num_images - 1)) / difference.size
+    # What belongs to a seed and an image together is in both of the first two.
+    variance = max(of_seeds + of_images - of_both, of_seeds, of_images)
+    return Difference(*map(float, (difference.mean(), np.sqrt(variance), np.sqrt(of_seeds))))
+
+
+def compare_with_naive(
+    directory: Path, variant: str, row: str, seeds: Sequence[int], test: AnnotatedInputs
+) -> FromNaive:
+    """What a row has more than the naive network, from the predictions that the seeds kept.
+
+    Args:
+        directory: OUT/cifar10h/<preset>.
+        variant: a key of `VARIANTS`.
+        row: of a pair model.
+        seeds: that have both, at least two.
+        test: the images that were predicted.
+    """
+
+    def of_images(row: str) -> tuple[NDArray, NDArray]:
+        """Correctness in per cent and divergence, `(seeds, images)` each."""
+        measured = []
+        for seed in seeds:
+            part = directory / f"seed-{seed}" / "parts" / variant / method_of(row)
+            with np.load(part / "arrays.npz") as arrays:
+                measured.append(measure_images(arrays[f"{row}/probs"], test, VARIANTS[variant]))
+        correct, divergence = map(np.stack, zip(*measured, strict=True))
+        return 100.0 * correct, divergence
+
+    ours, theirs = of_images(row), of_images("naive")
+    return FromNaive(*map(crossed_difference, ours, theirs))

@@ -1,22 +1,38 @@
-"""What the report says of a run on CIFAR-10H: the paper's tables with its numbers beside ours."""
+"""What the report shows of a run on CIFAR-10H: figures, and the paper's tables beside ours."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from secondguess.experiments.cifar10h import paper
-from secondguess.experiments.cifar10h.tables import TITLES, row_title
-from secondguess.experiments.cifar10h.tables import Rows as SeedRows
+from secondguess._arrays import FloatArray
+from secondguess.displays import ReliabilityDisplay
+from secondguess.displays.look import (
+    BLUE,
+    INK,
+    VERMILION,
+    house_look,
+    new_figure,
+    save,
+    shared_legend,
+)
+from secondguess.experiments.cifar10h.data import CLASSES, AnnotatedInputs
+from secondguess.experiments.cifar10h.tables import COLUMNS, PAPER_MEANS, TITLES, Rows, row_title
+from secondguess.experiments.cifar10h.task import VARIANTS, Variant
 from secondguess.experiments.runner import PartResult
 from secondguess.report.numbers import percent
 from secondguess.report.sections import Figure, Section, Table
+from secondguess.theory.metrics import squared_error_estimate
+from secondguess.theory.reliability import reliability_bins
 
 _HEADINGS = ("ECE-2", "Mean variance", "Squared error", "ECE-1", "Accuracy", "KL")
 
-Rows = dict[str, Mapping[str, Any]]
+_SeedRows = dict[str, Mapping[str, Any]]
 
 _TITLE = "Ambiguous images, CIFAR-10H"
 _CLAIM = (
@@ -30,7 +46,7 @@ _ONE_SEED, _ALL_SEEDS = "this is one seed", "these are means over all seeds"
 
 def cifar10h_section(parts: Mapping[str, PartResult]) -> Section:
     """Tables and captions for the parts at hand, named `variant/method`."""
-    variants: dict[str, Rows] = {}
+    variants: dict[str, _SeedRows] = {}
     for name, part in parts.items():
         variants.setdefault(name.split("/")[0], {}).update(part.metrics["rows"])
     return Section(
@@ -42,7 +58,7 @@ def cifar10h_section(parts: Mapping[str, PartResult]) -> Section:
     )
 
 
-def cifar10h_summary_section(rows: SeedRows) -> Section:
+def cifar10h_summary_section(rows: Rows) -> Section:
     """The same tables of means over all seeds, and the figure of all calibration errors."""
     means = {
         variant: {
@@ -93,9 +109,9 @@ def _table(variant: str, rows: Mapping[str, Mapping[str, Any]], seeds: str) -> T
 
 
 def _cells(variant: str, name: str, metrics: Mapping[str, Any]) -> list[str]:
-    published = paper.MEANS[variant].get(name, (None,) * len(paper.COLUMNS))
+    published = PAPER_MEANS[variant].get(name, (None,) * len(COLUMNS))
     cells = []
-    for column, value in zip(paper.COLUMNS, published, strict=True):
+    for column, value in zip(COLUMNS, published, strict=True):
         digits = 2 if column == "accuracy" else 3
         ours = f"{metrics[column]:.{digits}f}"
         cells.append(ours if value is None else f"{ours} ({value:.{digits}f})")
@@ -114,7 +130,7 @@ def _variants_figure() -> Figure:
     )
 
 
-def _figure(variant: str, rows: Rows) -> Figure:
+def _figure(variant: str, rows: _SeedRows) -> Figure:
     measured = "; ".join(
         f"{row_title(name)} {metrics['second_order_ece']:.3f}" for name, metrics in rows.items()
     )
@@ -125,3 +141,98 @@ def _figure(variant: str, rows: Rows) -> Figure:
         alt=f"A reliability diagram with its diagonal for each of {len(rows)} rows of the table. "
         f"ECE-2: {measured}.",
     )
+
+
+def draw_variants(examples: AnnotatedInputs, path: Path, *, num_images: int = 2) -> None:
+    """The images on which annotators disagree most, and their labels, in all four variants.
+
+    Args:
+        examples: images as bytes, with annotator counts.
+        path: of the figure.
+        num_images: rows of the figure.
+    """
+    counts = examples.responses.counts()
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    entropy = -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=1)
+    chosen = np.argsort(-entropy)[:num_images]
+    with house_look():
+        figure, axes = new_figure(num_images, 2 * len(VARIANTS), panel=(1.6, 1.6))
+        for row, index in enumerate(chosen):
+            image = torch.from_numpy(examples.inputs[index : index + 1])
+            for column, (name, variant) in enumerate(VARIANTS.items()):
+                picture, bars = axes[row, 2 * column], axes[row, 2 * column + 1]
+                picture.imshow(variant.scramble(image)[0].movedim(0, -1).numpy())
+                picture.set_axis_off()
+                split = variant.subclass_probs()
+                labels = (
+                    shares[index] if split is None else (shares[index, :, None] * split).ravel()
+                )
+                bars.barh(np.arange(len(labels)) * 10 / len(labels), labels, color=BLUE)
+                bars.set_xlim(0, 1)
+                bars.set_ylim(10, -1)
+                bars.set_yticks(range(10), CLASSES, fontsize=5)
+                if row == 0:
+                    picture.set_title(TITLES[name])
+        save(figure, path)
+
+
+def draw_reliability_diagrams(
+    predictions: Mapping[str, tuple[FloatArray, FloatArray]],
+    examples: AnnotatedInputs,
+    path: Path,
+    *,
+    variant: Variant = VARIANTS["original"],
+    columns: int = 4,
+) -> None:
+    """Squared error against predicted variance in 100 bins, a panel for each row of the table.
+
+    Args:
+        predictions: probabilities and variances for the split, by row.
+        examples: the split.
+        path: of the figure.
+        variant: of the data.
+        columns: panels in a row of the figure.
+    """
+    truth = variant.annotations(examples.responses.counts())
+    with house_look():
+        figure, axes = new_figure(math.ceil(len(predictions) / columns), columns)
+        for panel in axes.flat[len(predictions) :]:
+            panel.set_axis_off()
+        for panel, (name, (probs, variance)) in zip(axes.flat, predictions.items(), strict=False):
+            errors = squared_error_estimate(probs, truth)
+            ReliabilityDisplay(bins=reliability_bins(variance, errors)).plot(ax=panel)
+            panel.set_title(row_title(name))
+        save(figure, path)
+
+
+def draw_calibration_errors(rows: Rows, path: Path) -> None:
+    """ECE-2 of every row of the table, with its floor and the paper's value, one panel per variant.
+
+    Args:
+        rows: of a summary.
+        path: of the figure.
+    """
+    variants = [variant for variant in TITLES if variant in rows]
+    tallest = max(len(rows[variant]) for variant in variants)
+    with house_look():
+        figure, axes = new_figure(
+            1, len(variants), panel=(2.6, 0.25 * tallest + 0.9), share_y=len(variants) > 1
+        )
+        for panel, variant in zip(axes.flat, variants, strict=True):
+            names = list(rows[variant])
+            places = np.arange(len(names))
+            values = [np.array(rows[variant][name]["second_order_ece"]) for name in names]
+            spread = [value.std(ddof=1) if len(value) > 1 else 0.0 for value in values]
+            floors = [np.mean(rows[variant][name]["second_order_ece_floor"]) for name in names]
+            published = [PAPER_MEANS[variant].get(name, (np.nan,))[0] for name in names]
+            means = [value.mean() for value in values]
+            panel.errorbar(means, places, xerr=spread, fmt="o", color=BLUE, ms=4, label="here")
+            panel.plot(floors, places, "|", color=INK, ms=8, label="floor")
+            panel.plot(published, places, "D", color=VERMILION, mfc="none", ms=5, label="paper")
+            panel.set_xscale("log")
+            panel.set_yticks(places, [row_title(name) for name in names])
+            panel.set_ylim(len(names) - 0.5, -0.5)
+            panel.set_title(TITLES[variant])
+            panel.set_xlabel("ECE-2")
+        shared_legend(figure, *axes.flat)
+        save(figure, path)

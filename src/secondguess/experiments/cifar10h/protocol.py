@@ -17,7 +17,7 @@ checkpoint.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,15 @@ from secondguess.classification.mixture_joint import MixtureJoint
 from secondguess.classification.recalibration import PairRecalibration, fit_recalibration
 from secondguess.classification.table_joint import TableJoint
 from secondguess.experiments.cifar10h.data import AnnotatedInputs
-from secondguess.experiments.cifar10h.fitting import Stage, fit, validation_kl
+from secondguess.experiments.cifar10h.fitting import (
+    Stage,
+    chosen_stage,
+    fit,
+    suggest,
+    sweep,
+    validation_kl,
+)
 from secondguess.experiments.cifar10h.methods import Method
-from secondguess.experiments.cifar10h.search import chosen_stage, suggest, sweep
 from secondguess.experiments.cifar10h.task import Task
 from secondguess.theory.records import Prediction
 
@@ -80,6 +86,44 @@ class Recipe:
     pretraining: Stage
     finetuning: Stage
     validation_kl: float | None = None
+
+
+def _published(rates_1: tuple[float, float, int], rates_2: tuple[float, float, int]) -> Recipe:
+    batch_size = ProtocolConfig().batch_size
+    stages = [
+        Stage(num_steps=epochs * (num_images // batch_size), learning_rate=rate, weight_decay=decay)
+        for num_images, (rate, decay, epochs) in ((50_000, rates_1), (5_000, rates_2))
+    ]
+    return Recipe(pretraining=stages[0], finetuning=stages[1])
+
+
+PAPER_RECIPES = {
+    "naive": _published((3.799e-03, 3.656e-01, 50), (9.071e-05, 2.363e-01, 50)),
+    "evidential": _published((7.465e-04, 2.950e-01, 200), (1.455e-04, 2.146e-03, 200)),
+    "sngp": _published((1.221e-03, 4.742e-01, 200), (6.032e-05, 1.457e-01, 100)),
+    "epinet": _published((1.327e-03, 4.513e-01, 50), (7.345e-05, 2.954e-01, 50)),
+    "cheat": _published((1.113e-03, 4.835e-01, 50), (4.265e-05, 1.865e-01, 50)),
+    "cheat-sngp": _published((1.687e-03, 4.411e-01, 200), (4.972e-05, 7.621e-05, 30)),
+}
+"""The hyper-parameters of appendix F.2.1, the ensemble's being those of the naive network."""
+
+
+def shortened(recipe: Recipe, *, num_epochs: int, batch_size: int) -> Recipe:
+    """The same rates for other lengths.
+
+    >>> shortened(PAPER_RECIPES["naive"], num_epochs=1, batch_size=500).pretraining.num_steps
+    100
+
+    Args:
+        recipe: whose rates.
+        num_epochs: of both stages.
+        batch_size: rows of a batch.
+    """
+    return replace(
+        recipe,
+        pretraining=replace(recipe.pretraining, num_steps=num_epochs * (50_000 // batch_size)),
+        finetuning=replace(recipe.finetuning, num_steps=num_epochs * (5_000 // batch_size)),
+    )
 
 
 def tune(

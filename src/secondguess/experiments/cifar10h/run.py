@@ -1,4 +1,4 @@
-"""The experiment in parts, one for each method and variant, for one seed.
+"""The sizes of the experiment, and its parts: one for each method and variant, for one seed.
 
 Tuning is done once, with seed 0, and shared by all seeds: it lies beside their directories.
 """
@@ -8,24 +8,110 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from secondguess._files import write_json
 from secondguess.experiments.cifar10h import data as files
 from secondguess.experiments.cifar10h.data import Cifar10H
 from secondguess.experiments.cifar10h.evaluation import final_result
-from secondguess.experiments.cifar10h.figures import draw_reliability_diagrams, draw_variants
+from secondguess.experiments.cifar10h.frozen import frozen_task
 from secondguess.experiments.cifar10h.methods import METHODS
-from secondguess.experiments.cifar10h.page import cifar10h_section
-from secondguess.experiments.cifar10h.presets import PRESETS, REPEATED, Preset
-from secondguess.experiments.cifar10h.protocol import tune
+from secondguess.experiments.cifar10h.page import (
+    cifar10h_section,
+    draw_reliability_diagrams,
+    draw_variants,
+)
+from secondguess.experiments.cifar10h.protocol import (
+    PAPER_RECIPES,
+    ProtocolConfig,
+    Recipe,
+    shortened,
+    tune,
+)
 from secondguess.experiments.cifar10h.summary import summarise
-from secondguess.experiments.cifar10h.task import Task, frozen_task, image_task
-from secondguess.experiments.cifar10h.variants import VARIANTS
+from secondguess.experiments.cifar10h.task import REPEATED, VARIANTS, Task, image_task
 from secondguess.experiments.runner import Part, PartResult, check_known, run_experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """The size of a run.
+
+    >>> PRESETS["paper"].depth, PRESETS["paper"].width, PRESETS["cpu"].protocol.num_trials
+    (28, 10, 12)
+
+    Attributes:
+        backbone: `frozen` features, or `wide-resnet`.
+        protocol: lengths and trials.
+        recipes: hyper-parameters by method, in place of a search; None to search.
+        methods: keys of `METHODS`.
+        variants: keys of `VARIANTS`.
+        num_pretraining: pretraining images, the first ones.
+        num_copies: augmented copies of each image, for frozen features; wide ResNets augment each
+            batch afresh.
+        depth: of the wide ResNet.
+        width: of the wide ResNet (a factor), or of the networks on features (their hidden units).
+    """
+
+    backbone: Literal["frozen", "wide-resnet"]
+    protocol: ProtocolConfig
+    recipes: Mapping[str, Recipe] | None = None
+    methods: tuple[str, ...] = tuple(METHODS)
+    variants: tuple[str, ...] = tuple(VARIANTS)
+    num_pretraining: int = 50_000
+    num_copies: int = 0
+    depth: int = 28
+    width: int = 10
+
+
+PRESETS = {
+    "quick": Preset(
+        backbone="frozen",
+        protocol=ProtocolConfig(
+            batch_size=256,
+            short_pretraining=60,
+            long_pretraining=150,
+            finetuning_lengths=(20, 60),
+            num_trials=3,
+        ),
+        variants=("original",),
+        num_pretraining=6000,
+        width=128,
+    ),
+    "cpu": Preset(
+        backbone="frozen",
+        protocol=ProtocolConfig(
+            batch_size=256,
+            short_pretraining=100,
+            long_pretraining=400,
+            finetuning_lengths=(15, 30, 60, 120),
+            num_trials=12,
+        ),
+        width=128,
+    ),
+    "cpu-wrn": Preset(
+        backbone="wide-resnet",
+        protocol=ProtocolConfig(batch_size=128),
+        recipes={
+            # 15 epochs of each, at the paper's rates
+            name: shortened(PAPER_RECIPES[name], num_epochs=15, batch_size=128)
+            for name in ("naive", "cheat")
+        },
+        methods=("naive", "cheat"),
+        variants=("original",),
+        depth=16,
+        width=2,
+    ),
+    "paper": Preset(
+        backbone="wide-resnet",
+        protocol=ProtocolConfig(),
+        recipes=PAPER_RECIPES,
+        methods=("naive", "ensemble", "evidential", "sngp", "epinet", "cheat", "cheat-sngp"),
+    ),
+}
 
 
 def run_cifar10h(

@@ -1,22 +1,26 @@
-"""A variant of the data as tensors for one kind of backbone, and the backbones themselves.
+"""The data as a method sees it: one of four variants, as tensors for one kind of backbone (F.2.3).
 
-Two kinds: `frozen_task` makes features of a frozen network once, on which small networks train;
-`image_task` keeps the images, augments each batch and trains a wide ResNet end to end.
+Extra classes make p(y|x) more random without making it harder to learn; scrambled pixels make it
+harder to learn without changing p(y|x). A good measure of ignorance reacts to the second only. Both
+transformations are fixed by a seed and are part of the data: all splits, methods and runs see the
+same ones.
+
+There are two kinds of backbone: `image_task` keeps the images, augments each batch and trains a
+wide ResNet end to end; `frozen_task` of `frozen.py` makes features once, on which small networks
+train.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.classification.batches import (
     AnnotationBatch,
     PairBatch,
@@ -31,16 +35,125 @@ from secondguess.experiments.cifar10h.data import (
     AnnotatedInputs,
     Cifar10H,
 )
-from secondguess.experiments.cifar10h.features import BLOCK, frozen_features
-from secondguess.experiments.cifar10h.variants import NUM_SUBCLASSES, Variant
-from secondguess.models.initial import lecun_linear
-from secondguess.models.spectral import SpectralLinear
 from secondguess.models.wide_resnet import WideResNet
+from secondguess.theory.annotations import Annotations
 
-NUM_ORIGINAL = 10
+NUM_ORIGINAL, NUM_SUBCLASSES = 10, 3
+BORDER = 4
+
+BatchT = TypeVar("BatchT", PairBatch, AnnotationBatch)
 
 MakeBackbone = Callable[[float | None, torch.Generator], nn.Module]
 """From a spectral bound (or None) and a generator to a module with an attribute `num_features`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A variant of the data.
+
+    >>> VARIANTS["extra-scrambled"]
+    Variant(extra_classes=True, scrambled=True, seed=0)
+
+    Attributes:
+        extra_classes: whether each class is split into three at random.
+        scrambled: whether the pixels inside the border are permuted.
+        seed: decides the split and the permutation.
+    """
+
+    extra_classes: bool = False
+    scrambled: bool = False
+    seed: int = 0
+
+    def num_classes(self, num_original: int = 10) -> int:
+        """How many classes there are to predict."""
+        return num_original * (NUM_SUBCLASSES if self.extra_classes else 1)
+
+    def subclass_probs(self, num_original: int = 10) -> FloatArray | None:
+        """p(sub-class | class), `(num_original, 3)`, or None where classes are left alone.
+
+        Each row is one draw from Dirichlet(1, 1, 1).
+        """
+        if not self.extra_classes:
+            return None
+        rng = np.random.default_rng([self.seed, 0])
+        return rng.dirichlet(np.ones(NUM_SUBCLASSES), size=num_original)
+
+    def annotations(self, counts: IntArray) -> Annotations:
+        """What counts of the original classes say of the classes to predict (appendix F.2.4).
+
+        The share of a sub-class is p(sub-class | class) times that of its class, and the estimate
+        of its square has the square of that factor.
+
+        Args:
+            counts: `(n, num_original)`.
+        """
+        whole = Annotations.from_counts(counts)
+        split = self.subclass_probs(counts.shape[1])
+        if split is None:
+            return whole
+        totals = counts.sum(axis=1).astype(np.float64)[:, None]
+        scale = split.reshape(-1)
+        shares = np.repeat(whole.shares, NUM_SUBCLASSES, axis=1) * scale
+        return Annotations(shares, (shares * totals - scale) * shares / (totals - 1))
+
+    def scramble(self, images: Tensor) -> Tensor:
+        """The same permutation of the pixels inside a 4-pixel border, in all channels and images.
+
+        >>> images = torch.arange(2 * 32 * 32).reshape(1, 2, 32, 32)
+        >>> scrambled = Variant(scrambled=True).scramble(images)
+        >>> scrambled[..., :4, :].equal(images[..., :4, :])  # the border stays
+        True
+        >>> scrambled[0, 1].equal(scrambled[0, 0] + 32 * 32)  # channels move together
+        True
+
+        Args:
+            images: `(n, c, h, w)`, augmented already where they are to be augmented.
+        """
+        if not self.scrambled:
+            return images
+        height, width = (size - 2 * BORDER for size in images.shape[-2:])
+        order = np.random.default_rng([self.seed, 1]).permutation(height * width)
+        scrambled = images.clone()
+        inside = scrambled[..., BORDER:-BORDER, BORDER:-BORDER]
+        pixels = inside.flatten(-2)[..., torch.from_numpy(order).to(images.device)]
+        inside.copy_(pixels.unflatten(-1, (height, width)))
+        return scrambled
+
+    def relabelled(
+        self, batch_at: Callable[[int], BatchT], *, num_original: int = 10, seed: int
+    ) -> Callable[[int], BatchT]:
+        """Batches in which every response has a sub-class, drawn afresh at each step.
+
+        The sub-classes of class y are 3y, 3y + 1 and 3y + 2.
+
+        Args:
+            batch_at: the source of batches with the original classes.
+            num_original: how many original classes there are.
+            seed: with the step, decides the draws.
+        """
+        split = self.subclass_probs(num_original)
+        if split is None:
+            return batch_at
+
+        def relabelled_batch(step: int) -> BatchT:
+            rng = np.random.default_rng([seed, step, 2])
+            batch = batch_at(step)
+            if isinstance(batch, PairBatch):
+                y1, y2 = (_draw_subclass(labels, split, rng) for labels in (batch.y1, batch.y2))
+                return PairBatch(batch.inputs, y1, y2)
+            return _split_annotations(batch, split, rng)
+
+        return relabelled_batch
+
+
+VARIANTS = {
+    "original": Variant(),
+    "extra-classes": Variant(extra_classes=True),
+    "scrambled": Variant(scrambled=True),
+    "extra-scrambled": Variant(extra_classes=True, scrambled=True),
+}
+REPEATED = ("original", "extra-scrambled")
+"""Variants that all seeds of a preset have; the others have seed 0 alone, as in the paper."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,101 +228,6 @@ class Task:
         return PairData.from_counts(counts.reshape(len(counts), NUM_ORIGINAL * NUM_SUBCLASSES))
 
 
-class FeatureMLP(nn.Module):
-    """A small network on features: a linear layer, a relu and a residual block.
-
-    >>> network = FeatureMLP(1280, spectral_bound=6.0)
-    >>> network(torch.zeros(2, 1280)).shape
-    torch.Size([2, 256])
-
-    Args:
-        num_inputs: size of the features.
-        width: size of both layers.
-        spectral_bound: bound on the norm of both layers (SNGP); None for none.
-        generator: source of the initial values; without it, torch's default generator.
-    """
-
-    def __init__(
-        self,
-        num_inputs: int,
-        width: int = 256,
-        *,
-        spectral_bound: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__()
-        self.first = _linear(num_inputs, width, spectral_bound, generator)
-        self.second = _linear(width, width, spectral_bound, generator)
-        self.num_features = width
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Features `(n, num_inputs)` to `(n, width)`."""
-        stream = self.first(features).relu()
-        return stream + self.second(stream).relu()
-
-
-def frozen_task(
-    data: Cifar10H,
-    variant: Variant,
-    *,
-    cache_dir: Path,
-    width: int = 256,
-    num_copies: int = 0,
-    extractor: nn.Module | None = None,
-    report: Callable[[str], None] | None = None,
-) -> Task:
-    """Features of all images, scrambled where the variant says so, and perhaps of augmented copies.
-
-    Features are standardised by the mean and deviation of the pretraining ones. Training draws a
-    row's features from those of the image itself and of its augmented copies; evaluation takes
-    those of the image.
-
-    Args:
-        data: the images.
-        variant: of the data.
-        cache_dir: folder of the feature files.
-        width: of the small networks.
-        num_copies: augmented copies of each image, made by AugMix once and for all.
-        extractor: see `frozen_features`.
-        report: told how far the feature pass is, a line at a time.
-    """
-
-    def features(images: NDArray[np.uint8]) -> Tensor:
-        """Of the images and their copies, `(n, 1 + num_copies, num_features)`."""
-        copies = [torch.from_numpy(images)]
-        for copy in range(num_copies):
-            generator = torch.Generator().manual_seed(derived_seed(variant.seed, copy))
-            chunks = [augmix(chunk, generator=generator) for chunk in copies[0].split(500)]
-            copies.append(torch.cat(chunks).round().to(torch.uint8))
-        show = _pass_reporter(report) if report else None
-        settings: dict[str, Any] = {"cache_dir": cache_dir, "extractor": extractor, "show": show}
-        return torch.stack(
-            [frozen_features(variant.scramble(copy).numpy(), **settings) for copy in copies], dim=1
-        )
-
-    pretraining, annotated = features(data.pretraining.inputs), features(data.annotated.inputs)
-    mean = pretraining[:, 0].mean(dim=0)
-    deviation = pretraining[:, 0].std(dim=0).clamp_min(1e-6)
-    # In place: with all images each of the two is hundreds of megabytes.
-    inputs = (part.sub_(mean).div_(deviation) for part in (pretraining, annotated))
-    num_inputs = len(mean)
-
-    def prepare(rows: Tensor, generator: torch.Generator | None) -> Tensor:
-        if generator is None or num_copies == 0:
-            return rows[:, 0]
-        chosen = torch.randint(1 + num_copies, (len(rows),), generator=generator)
-        return rows[torch.arange(len(rows)), chosen]
-
-    return Task(
-        data=_with_inputs(data, *inputs),
-        variant=variant,
-        prepare=prepare,
-        make_backbone=lambda bound, generator: FeatureMLP(
-            num_inputs, width, spectral_bound=bound, generator=generator
-        ),
-    )
-
-
 def image_task(data: Cifar10H, variant: Variant, *, depth: int, width: int) -> Task:
     """Images for a wide ResNet: augmented in training, then scrambled, then normalised.
 
@@ -229,7 +247,7 @@ def image_task(data: Cifar10H, variant: Variant, *, depth: int, width: int) -> T
 
     images = (torch.from_numpy(part.inputs) for part in (data.pretraining, data.annotated))
     return Task(
-        data=_with_inputs(data, *images),
+        data=with_inputs(data, *images),
         variant=variant,
         prepare=prepare,
         make_backbone=lambda bound, generator: WideResNet(
@@ -262,29 +280,24 @@ def derived_seed(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
-def _linear(
-    num_inputs: int, num_outputs: int, bound: float | None, generator: torch.Generator | None
-) -> nn.Module:
-    if bound is not None:
-        return SpectralLinear(num_inputs, num_outputs, bound=bound, generator=generator)
-    return lecun_linear(num_inputs, num_outputs, generator=generator)
-
-
-def _pass_reporter(report: Callable[[str], None]) -> Callable[[int, int], None]:
-    start = time.perf_counter()
-    computed = 0
-
-    def show(done: int, total: int) -> None:
-        nonlocal computed
-        computed += 1
-        speed = computed * BLOCK / (time.perf_counter() - start)
-        report(f"features of {done:,} of {total:,} images, {speed:.0f} a second")
-
-    return show
-
-
-def _with_inputs(data: Cifar10H, pretraining: Tensor, annotated: Tensor) -> Cifar10H:
+def with_inputs(data: Cifar10H, pretraining: Tensor, annotated: Tensor) -> Cifar10H:
+    """The same splits, with these inputs in place of the images."""
     return Cifar10H(
         AnnotatedInputs(pretraining, data.pretraining.responses, data.pretraining.labels),
         AnnotatedInputs(annotated, data.annotated.responses, data.annotated.labels),
     )
+
+
+def _draw_subclass(labels: Tensor, split: FloatArray, rng: np.random.Generator) -> Tensor:
+    ends = split.cumsum(axis=1)[:, :-1]  # the last end is 1, up to rounding
+    drawn = (rng.random((len(labels), 1)) >= ends[labels.numpy()]).sum(axis=1)
+    return NUM_SUBCLASSES * labels + torch.from_numpy(drawn)
+
+
+def _split_annotations(
+    batch: AnnotationBatch, split: FloatArray, rng: np.random.Generator
+) -> AnnotationBatch:
+    """Each annotation gets a sub-class of its own: counts of a class become multinomial counts."""
+    counts = rng.multinomial(batch.multiplicity.numpy(), split[batch.labels.numpy()])
+    labels = NUM_SUBCLASSES * batch.labels.unsqueeze(-1) + torch.arange(NUM_SUBCLASSES)
+    return AnnotationBatch(batch.inputs, labels.flatten(1), torch.from_numpy(counts).flatten(1))

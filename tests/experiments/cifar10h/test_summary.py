@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from secondguess.experiments.cifar10h import paper
-from secondguess.experiments.cifar10h.claims import best_pair_model, cifar10h_claims
-from secondguess.experiments.cifar10h.comparison import Difference, FromNaive, crossed_difference
+from secondguess.experiments.cifar10h.evaluation import Difference, FromNaive, crossed_difference
+from secondguess.experiments.cifar10h.summary import best_pair_model, cifar10h_claims
 from secondguess.experiments.cifar10h.tables import (
+    PAPER_MEANS,
     deviation_table,
     extra_table,
     floor_table,
@@ -116,7 +116,7 @@ def test_without_rivals_or_pair_models_nothing_is_claimed() -> None:
 def test_tables_have_the_papers_numbers_beside_ours() -> None:
     rows = {
         variant: {"naive": row(0.05), "cheat": row(0.03), "cheat-recalibrated": row(0.02)}
-        for variant in paper.MEANS
+        for variant in PAPER_MEANS
     }
     main = main_table(rows).splitlines()
     assert main[2].startswith("| Naive NN | 0.050 (0.076) | 0.100 (0.142) |")

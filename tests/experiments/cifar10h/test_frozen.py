@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from secondguess.experiments.cifar10h.features import FrozenEfficientNet, frozen_features
+from secondguess.experiments.cifar10h.frozen import FrozenEfficientNet, frozen_features
 
 
 class MeanLevels(nn.Module):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from experiments.real_cifar import NEEDS_DATA
+from experiments.cifar10h.real_cifar import NEEDS_DATA
 
 from secondguess.classification.pairs import PairData
 from secondguess.experiments.cifar10h import data, download

@@ -1,6 +1,6 @@
 """What the preset `paper` would cost on a GPU: counted operations over an assumed throughput.
 
-    python -m secondguess.experiments.cifar10h.cost --out cost.json
+    python docs/tables/cifar10h_cost.py && python docs/tables/cifar10h.py
 
 Nothing is trained: one step of each method is traced with tensors that have shapes and no values,
 and its multiplications and additions are counted.
@@ -8,23 +8,22 @@ and its multiplications and additions are counted.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from pages import DOCS
 from torch.utils.flop_counter import FlopCounterMode
 
 from secondguess._files import write_json
 from secondguess.baselines.evidential import EvidentialBatch
 from secondguess.classification.batches import PairBatch
 from secondguess.experiments.cifar10h.methods import METHODS, Method
-from secondguess.experiments.cifar10h.presets import PRESETS, REPEATED, Preset
 from secondguess.experiments.cifar10h.protocol import ProtocolConfig, Recipe
+from secondguess.experiments.cifar10h.run import PRESETS, Preset
+from secondguess.experiments.cifar10h.task import REPEATED
 from secondguess.experiments.registry import EXPERIMENTS
 from secondguess.models.wide_resnet import WideResNet
 
@@ -156,7 +155,7 @@ def projection(accelerator: Accelerator | None = None) -> dict[str, Any]:
             }
         )
     return {
-        "command": "python -m secondguess.experiments.cifar10h.cost",
+        "command": "python docs/tables/cifar10h_cost.py",
         "accelerator": accelerator.name,
         "peak_teraflops": accelerator.peak / 1e12,
         "utilisation": accelerator.utilisation,
@@ -165,16 +164,5 @@ def projection(accelerator: Accelerator | None = None) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Print the projection, and write it where a file is named."""
-    parser = argparse.ArgumentParser(description="Projected cost of the preset `paper` on a GPU.")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
-    arguments = parser.parse_args()
-    found = projection()
-    print(json.dumps(found, indent=2))
-    if arguments.out:
-        write_json(arguments.out, found)
-
-
 if __name__ == "__main__":
-    main()
+    write_json(DOCS / "results" / "cifar10h-cost.json", projection())

@@ -8,7 +8,7 @@ import torch
 
 from secondguess.classification.batches import AnnotationBatch, PairBatch
 from secondguess.experiments.cifar10h.evaluation import calibration_floor
-from secondguess.experiments.cifar10h.variants import VARIANTS, Variant
+from secondguess.experiments.cifar10h.task import VARIANTS, Variant
 from secondguess.theory.floors import DirichletTruths
 from secondguess.theory.metrics import annotator_kl, squared_error_estimate
 from secondguess.theory.records import Prediction

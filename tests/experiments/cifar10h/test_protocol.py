@@ -16,12 +16,12 @@ import torch
 
 from secondguess.classification.losses import all_pairs_loss
 from secondguess.classification.pairs import PairData
-from secondguess.experiments.cifar10h import data, paper
+from secondguess.experiments.cifar10h import data
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.evaluation import measure
-from secondguess.experiments.cifar10h.fitting import Stage, fit, predict, validation_kl
+from secondguess.experiments.cifar10h.fitting import Stage, fit, predict, sweep, validation_kl
+from secondguess.experiments.cifar10h.frozen import FeatureMLP
 from secondguess.experiments.cifar10h.methods import METHODS
-from secondguess.experiments.cifar10h.presets import PRESETS
 from secondguess.experiments.cifar10h.protocol import (
     ProtocolConfig,
     Recipe,
@@ -30,9 +30,9 @@ from secondguess.experiments.cifar10h.protocol import (
     recalibrated_prediction,
     tune,
 )
-from secondguess.experiments.cifar10h.search import sweep
-from secondguess.experiments.cifar10h.task import FeatureMLP, Task
-from secondguess.experiments.cifar10h.variants import VARIANTS, Variant
+from secondguess.experiments.cifar10h.run import PRESETS
+from secondguess.experiments.cifar10h.tables import COLUMNS, PAPER_DEVIATIONS, PAPER_MEANS
+from secondguess.experiments.cifar10h.task import VARIANTS, Task, Variant
 from secondguess.theory.metrics import accuracy, annotator_kl
 from secondguess.theory.records import Prediction
 
@@ -142,7 +142,7 @@ def test_an_interrupted_sweep_loses_no_trial(stop: type[BaseException], tmp_path
 KILLED_IN_ITS_FIFTH_TRIAL = """
 import os, signal, sys
 from pathlib import Path
-from secondguess.experiments.cifar10h.search import sweep
+from secondguess.experiments.cifar10h.fitting import sweep
 
 finished = []
 def objective(trial, scratch):
@@ -259,11 +259,11 @@ def test_accuracy_and_divergence_are_the_metrics_of_the_theory_layer() -> None:
 
 def test_the_papers_tables_are_whole() -> None:
     published = {"naive", "ensemble", "evidential", "sngp", "epinet", "cheat", "cheat-sngp"}
-    for table in (*paper.MEANS.values(), *paper.DEVIATIONS.values()):
+    for table in (*PAPER_MEANS.values(), *PAPER_DEVIATIONS.values()):
         assert set(table) == published
-        assert {len(row) for row in table.values()} == {len(paper.COLUMNS)}
+        assert {len(row) for row in table.values()} == {len(COLUMNS)}
     # ECE-2 is at least the distance of the means, to the digits printed
-    for rows in paper.MEANS.values():
+    for rows in PAPER_MEANS.values():
         for ece, variance, error, *_ in rows.values():
             assert ece is not None
             assert variance is not None

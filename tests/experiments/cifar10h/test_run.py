@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 from secondguess.classification.pairs import PairData
 from secondguess.cli import reproduce
 from secondguess.cli.app import app
-from secondguess.experiments.cifar10h import data, presets, protocol, run, task
+from secondguess.experiments.cifar10h import data, frozen, protocol, run
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.tables import tables
-from secondguess.experiments.cifar10h.variants import VARIANTS
+from secondguess.experiments.cifar10h.task import VARIANTS
 from secondguess.report.reading import read_run
 
-TINY = presets.Preset(
+TINY = run.Preset(
     backbone="frozen",
     protocol=protocol.ProtocolConfig(
         batch_size=32,
@@ -57,10 +57,10 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     loaded = Cifar10H(invented(80, rng), invented(200, rng))
     monkeypatch.setattr(run.files, "load", lambda folder: loaded)
-    monkeypatch.setattr(task, "frozen_features", mean_levels)
+    monkeypatch.setattr(frozen, "frozen_features", mean_levels)
     monkeypatch.setattr(data, "NUM_FINETUNING", 60)
     monkeypatch.setattr(data, "NUM_VALIDATION", 40)
-    monkeypatch.setitem(presets.PRESETS, "tiny", TINY)
+    monkeypatch.setitem(run.PRESETS, "tiny", TINY)
     return tmp_path
 
 
@@ -128,7 +128,7 @@ def test_the_command_runs_the_seeds_of_the_preset_and_prints_the_tables(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cheap = replace(TINY, methods=("naive",), variants=("original",))
-    monkeypatch.setitem(presets.PRESETS, "quick", cheap)
+    monkeypatch.setitem(run.PRESETS, "quick", cheap)
     monkeypatch.setattr(reproduce, "run_side_by_side", in_this_process)
     arguments = ["reproduce", "cifar10h", "--data-dir", str(tiny), "--out", str(tiny / "out")]
     outcome = CliRunner().invoke(app, arguments)
@@ -156,7 +156,7 @@ def test_unknown_presets_are_refused(tmp_path: Path) -> None:
 def test_augmented_copies_are_for_training_only(tiny: Path) -> None:
     rng = np.random.default_rng(1)
     loaded = Cifar10H(invented(40, rng), invented(10, rng))
-    made = task.frozen_task(loaded, VARIANTS["scrambled"], cache_dir=tiny, num_copies=3)
+    made = frozen.frozen_task(loaded, VARIANTS["scrambled"], cache_dir=tiny, num_copies=3)
     assert made.data.pretraining.inputs.shape == (40, 4, 3)
     clean = VARIANTS["scrambled"].scramble(torch.from_numpy(loaded.pretraining.inputs)).numpy()
     levels = mean_levels(clean)

@@ -7,17 +7,16 @@ import time
 import numpy as np
 import pytest
 import torch
-from experiments.real_cifar import NEEDS_DATA
+from cifar10h_cost import step_cost
+from experiments.cifar10h.real_cifar import NEEDS_DATA
 
 from secondguess.classification.pairs import PairData
 from secondguess.experiments.cifar10h import data
-from secondguess.experiments.cifar10h.cost import step_cost
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.fitting import Stage, fit, predict
 from secondguess.experiments.cifar10h.methods import METHODS
-from secondguess.experiments.cifar10h.presets import PRESETS
-from secondguess.experiments.cifar10h.task import image_task
-from secondguess.experiments.cifar10h.variants import VARIANTS
+from secondguess.experiments.cifar10h.run import PRESETS
+from secondguess.experiments.cifar10h.task import VARIANTS, image_task
 
 ONE_STEP = Stage(num_steps=1, learning_rate=1e-3, weight_decay=0.1)
 
