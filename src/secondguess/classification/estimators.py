@@ -204,7 +204,9 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         self.recalibration_ = PairRecalibration()
         if self.recalibrate and held_out is not None:
             joint = joint_of(self.model_, held_out.inputs)
-            self.recalibration_ = fit_recalibration(joint, held_out.data)
+            self.recalibration_ = fit_recalibration(
+                joint, held_out.data, snapshot=self.loss == "snapshot"
+            )
         # Intervals of an earlier fit would speak of another model.
         for name in ("inflations_", "intervals_", "calibration_conditions_"):
             self.__dict__.pop(name, None)

@@ -85,7 +85,8 @@ def train_pair_model(
         rows: inputs and responses to learn from.
         config: settings of the loop; its seed decides the batches too.
         batch_size: rows of a step, no more than there are.
-        validation: rows that are not trained on; the weights of their best pair likelihood win.
+        validation: rows that are not trained on; the weights of their best likelihood win (of
+            pairs, or of all annotations where the loss is `snapshot`).
         loss: all pairs of annotations of a row at once, one random pair of them per epoch, or
             (`snapshot`) the likelihood of all annotations together.
         eigenvalue_weight: weight of `negative_eigenvalue_penalty`.
@@ -100,6 +101,7 @@ def train_pair_model(
     if loss not in sources:
         raise ValueError(f"loss is {loss!r}; expected 'all_pairs', 'pair' or 'snapshot'.")
     inputs, data = rows
+    snapshot = loss == "snapshot"
     weight = next(model.head.parameters())
     inputs = inputs.to(weight.dtype) if inputs.is_floating_point() else inputs
     size = min(batch_size, len(data))
@@ -109,12 +111,12 @@ def train_pair_model(
     return train(
         model,
         loss=lambda model, batch: pair_model_loss(
-            model, batch, eigenvalue_weight=eigenvalue_weight, snapshot=loss == "snapshot"
+            model, batch, eigenvalue_weight=eigenvalue_weight, snapshot=snapshot
         ),
         batch_at=sources[loss](inputs, data, batch_size=size, seed=config.seed),
         config=config,
         validate=validation
-        and (lambda model: mean_loss(model, validation.inputs, validation.data)),
+        and (lambda model: mean_loss(model, validation.inputs, validation.data, snapshot=snapshot)),
         checkpoint_dir=checkpoint_dir,
         identity={
             "rows": digest.hexdigest(),

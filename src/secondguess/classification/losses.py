@@ -88,6 +88,26 @@ def snapshot_loss(joint: MixtureJoint, labels: Tensor, multiplicity: Tensor) -> 
     return -joint.log_prob_of_all(labels, multiplicity).sum() / multiplicity.sum()
 
 
+def annotations_loss(
+    joint: PairJoint, labels: Tensor, multiplicity: Tensor, *, snapshot: bool
+) -> Tensor:
+    """`snapshot_loss`, or `all_pairs_loss`.
+
+    >>> joint = TableJoint(torch.full((1, 3, 3), 1 / 9).log())
+    >>> rows = torch.tensor([[0, 1, 2]]), torch.tensor([[2, 1, 0]])
+    >>> annotations_loss(joint, *rows, snapshot=False)
+    tensor(2.1972)
+    """
+    if not snapshot:
+        return all_pairs_loss(joint, labels, multiplicity)
+    if not isinstance(joint, MixtureJoint):
+        raise ValueError(
+            f"loss='snapshot' came with a {type(joint).__name__}; expected a mixture head, "
+            f"which alone has a probability for more than two responses."
+        )
+    return snapshot_loss(joint, labels, multiplicity)
+
+
 def negative_eigenvalue_penalty(joint: TableJoint) -> Tensor:
     """Mean over the rows of `sum_i max(0, -lambda_i)^2`, lambda the eigenvalues of the table.
 
@@ -128,20 +148,14 @@ def pair_model_loss(
         batch: one pair per row, or all annotations of each row.
         eigenvalue_weight: of the negative-eigenvalue penalty; used by table joints only.
         marginal_weight: of the first guess.
-        snapshot: whether to learn from all annotations at once (`snapshot_loss`), not from pairs.
+        snapshot: whether to learn from all annotations at once (`snapshot_loss`), not from pairs;
+            for batches of all annotations.
     """
     joint: PairJoint = model(batch.inputs)
-    if snapshot:
-        if not isinstance(joint, MixtureJoint) or isinstance(batch, PairBatch):
-            raise ValueError(
-                f"loss='snapshot' came with a {type(joint).__name__}; expected a mixture head, "
-                f"which alone has a probability for more than two responses."
-            )
-        loss = snapshot_loss(joint, batch.labels, batch.multiplicity)
-    elif isinstance(batch, PairBatch):
+    if isinstance(batch, PairBatch):
         loss = pair_loss(joint, batch.y1, batch.y2)
     else:
-        loss = all_pairs_loss(joint, batch.labels, batch.multiplicity)
+        loss = annotations_loss(joint, batch.labels, batch.multiplicity, snapshot=snapshot)
     if marginal_weight > 0:
         loss = loss + marginal_weight * response_loss(joint.log_marginal, batch)
     if isinstance(joint, TableJoint) and eigenvalue_weight > 0:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from secondguess._arrays import FloatArray
 from secondguess.classification.heads import PairModel
 from secondguess.classification.joint import PairJoint
-from secondguess.classification.losses import all_pairs_loss
+from secondguess.classification.losses import annotations_loss
 from secondguess.classification.pairs import PairData
 
 ROWS_AT_ONCE = 4096
@@ -98,8 +98,8 @@ def read_joints(
     return found
 
 
-def held_out_loss(joint: PairJoint, data: PairData) -> float:
-    """`all_pairs_loss` of predicted joints on the responses to the same inputs.
+def held_out_loss(joint: PairJoint, data: PairData, *, snapshot: bool = False) -> float:
+    """`annotations_loss` of predicted joints on the responses to the same inputs.
 
     >>> from secondguess.classification.table_joint import TableJoint
     >>> joint = TableJoint(torch.full((1, 2, 2), 1 / 4).log())
@@ -108,7 +108,8 @@ def held_out_loss(joint: PairJoint, data: PairData) -> float:
     """
     device = joint.log_marginal.device
     labels = torch.from_numpy(data.labels).to(device)
-    return all_pairs_loss(joint, labels, torch.from_numpy(data.multiplicity).to(device)).item()
+    multiplicity = torch.from_numpy(data.multiplicity).to(device)
+    return annotations_loss(joint, labels, multiplicity, snapshot=snapshot).item()
 
 
 def mean_loss(
@@ -116,6 +117,8 @@ def mean_loss(
     inputs: Tensor,
     data: PairData,
     recalibrate: Callable[[PairJoint], PairJoint] = lambda joint: joint,
+    *,
+    snapshot: bool = False,
 ) -> float:
     """`held_out_loss` of the model's joints for these inputs, which never exist all at once.
 
@@ -131,10 +134,14 @@ def mean_loss(
         inputs: `(n, ...)`.
         data: their responses.
         recalibrate: what to do with each joint before it is read.
+        snapshot: see `annotations_loss`.
     """
     # A pair of places is looked up in every component of a mixture.
     places = data.labels.shape[1] ** 2 * getattr(model.head, "num_components", 1)
+    # The loss of all annotations is one per annotation, that of pairs one per row.
+    sizes = data.num_annotations if snapshot else np.ones(len(data))
     return sum(
-        held_out_loss(recalibrate(joint), data[rows]) * ((rows.stop - rows.start) / len(data))
+        held_out_loss(recalibrate(joint), data[rows], snapshot=snapshot)
+        * float(sizes[rows].sum() / sizes.sum())
         for rows, joint in joints_of(model, inputs, values_per_row=places)
     )

@@ -16,7 +16,7 @@ import torch
 from scipy.optimize import minimize
 
 from secondguess.classification.joint import PairJoint
-from secondguess.classification.losses import all_pairs_loss
+from secondguess.classification.losses import annotations_loss
 from secondguess.classification.pairs import PairData
 
 JointT = TypeVar("JointT", bound=PairJoint)
@@ -61,8 +61,10 @@ class PairRecalibration:
         return joint.recalibrated(temperature, correlation)
 
 
-def fit_recalibration(joint: PairJoint, data: PairData) -> PairRecalibration:
-    """The recalibration that makes held-out pairs most likely.
+def fit_recalibration(
+    joint: PairJoint, data: PairData, *, snapshot: bool = False
+) -> PairRecalibration:
+    """The recalibration that makes held-out responses most likely.
 
     Raising and lowering the dependence are two different formulas, each smooth: both are fitted,
     and the more likely one wins. On n rows the two scalars cost about 1/n of log-likelihood, so a
@@ -77,6 +79,7 @@ def fit_recalibration(joint: PairJoint, data: PairData) -> PairRecalibration:
     Args:
         joint: the model's joints for the n held-out inputs.
         data: their responses.
+        snapshot: whether to look at all annotations of a row at once (mixtures only), not at pairs.
     """
     if len(data) != len(joint.log_marginal):
         raise ValueError(
@@ -91,7 +94,7 @@ def fit_recalibration(joint: PairJoint, data: PairData) -> PairRecalibration:
     def loss_and_slope(scalars: np.ndarray, sign: int) -> tuple[float, np.ndarray]:
         point = torch.tensor(scalars, dtype=torch.float64, device=device, requires_grad=True)
         joint = exact.recalibrated(point[0].exp(), sign * point[1])
-        loss = all_pairs_loss(joint, labels, multiplicity)
+        loss = annotations_loss(joint, labels, multiplicity, snapshot=snapshot)
         (slope,) = torch.autograd.grad(loss, point)
         return loss.item(), slope.cpu().numpy()
 
