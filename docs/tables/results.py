@@ -143,7 +143,7 @@ def cifar10h(preset: str) -> list[list[str]]:
             f"CIFAR-10H on frozen features: {title}",
             preset,
             f"{len(rows[name]['kl'])}",
-            "ECE-2 over the grouping error (floor); KL",
+            "ECE-2 over the grouping error (floor under Dirichlet truths); KL",
             f"{cell(rows[name]['relative_ece'], '{:.1%}')} "
             f"({np.mean(rows[name]['relative_floor']):.1%}); {cell(rows[name]['kl'], '{:.4f}')}",
         ]

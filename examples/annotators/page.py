@@ -33,7 +33,8 @@ ratings of the training texts, and stop on the validation texts.
   estimated without bias from the test ratings; *mean variance* is what the method says it is. For a
   calibrated method the two agree.
 - *ECE-2* compares the two within {num_bins} bins of the stated variance; a perfect model with the
-  same predictions would measure the *floor*. The bootstrap standard errors of ECE-2 are at most
+  same predictions would measure the *floor*, if truths are Dirichlet around each prediction
+  ([others move it](ece-floor.md)). The bootstrap standard errors of ECE-2 are at most
   {standard_error:.4f}.
 - *Rank correlation* is between stated variance and estimated squared error, text by text; the
   estimates from five ratings are noisy, so that even a perfect order stays well below 1.
@@ -89,7 +90,7 @@ disagreement for ignorance. The ensemble says {ensemble:.2f} times the error: it
 the same features and agree on the same mistakes, although their average is the best prediction here
 (lowest grouping error and KL). The pair models say {mixture:.2f} (mixture), {symmetric:.2f}
 (symmetric) and {classwise:.2f} (classwise) times the error, and their ECE-2 is about a fifth of
-the ensemble's. None of them reaches its floor: the largest variances are stated a little too large.
+the ensemble's. None of them reaches the floor: the largest variances are stated a little too large.
 
 Recalibration on the validation texts moves the mixture head's mean variance from {raw:.2f} to
 {mixture:.2f} times the error and its ECE-2 from {raw_ece:.4f} to {ece:.4f}. For the other two
@@ -156,8 +157,8 @@ def _story(methods: dict[str, dict[str, Any]]) -> str:
 
 def _methods_table(methods: dict[str, dict[str, Any]]) -> str:
     lines = [
-        "| method | grouping error | mean variance | ECE-2 (floor) | ECE-1 | KL | rank correlation "
-        "| pair loss | negative variances |",
+        "| method | grouping error | mean variance | ECE-2 (floor under Dirichlet truths) | ECE-1 "
+        "| KL | rank correlation | pair loss | negative variances |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in methods.items():

@@ -21,6 +21,13 @@ def test_the_pages_hold_what_the_results_say(page: str):
     assert render.rendered(page) == (DOCS / page).read_text()
 
 
+def test_a_bound_that_depends_on_the_workers_is_not_written_down(monkeypatch: pytest.MonkeyPatch):
+    record = {**render.result("calibrate-command"), "relative_difference_of_two_workers": 4e-16}
+    monkeypatch.setattr(render, "result", lambda name: record)
+    with pytest.raises(ValueError, match="another inflation"):
+        render.command()
+
+
 def allowed(row: dict) -> float:
     """The rate asked for and three standard errors."""
     rate = row["failure_rate"]

@@ -104,7 +104,8 @@ def _table(variant: str, rows: Mapping[str, Mapping[str, Any]], seeds: str) -> T
         ),
         note="Summed over classes, but for accuracy (per cent) and KL. The paper trains wide "
         f"ResNets and takes means over eight seeds; {seeds} of this run's own backbone. "
-        "Floor: the ECE-2 that chance alone leaves, with so few annotators per image.",
+        "Floor: the ECE-2 that chance alone leaves, with so few annotators per image, if truths "
+        "are Dirichlet.",
     )
 
 
@@ -227,7 +228,7 @@ def draw_calibration_errors(rows: Rows, path: Path) -> None:
             published = [PAPER_MEANS[variant].get(name, (np.nan,))[0] for name in names]
             means = [value.mean() for value in values]
             panel.errorbar(means, places, xerr=spread, fmt="o", color=BLUE, ms=4, label="here")
-            panel.plot(floors, places, "|", color=INK, ms=8, label="floor")
+            panel.plot(floors, places, "|", color=INK, ms=8, label="floor, if truths are Dirichlet")
             panel.plot(published, places, "D", color=VERMILION, mfc="none", ms=5, label="paper")
             panel.set_xscale("log")
             panel.set_yticks(places, [row_title(name) for name in names])

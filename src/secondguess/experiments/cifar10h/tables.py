@@ -116,7 +116,7 @@ def tables(rows: Rows) -> str:
             if variant in rows
         },
         "Extra variants": extra_table(rows),
-        "ECE-2 and its floor": floor_table(rows),
+        "ECE-2 and its floor under Dirichlet truths": floor_table(rows),
     }
     return "\n\n".join(f"**{title}**\n\n{table}" for title, table in titled.items() if table)
 
@@ -162,7 +162,7 @@ def deviation_table(rows: Rows, variant: str) -> str:
 
 
 def floor_table(rows: Rows) -> str:
-    """ECE-2 beside its floor, and both in per cent of the grouping error."""
+    """ECE-2 beside its floor under Dirichlet truths; both also as a share of the grouping error."""
     lines = []
     for name in _names(rows):
         cells = []
