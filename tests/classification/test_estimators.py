@@ -46,7 +46,7 @@ def _twice(head: HeadName) -> Twice:
     return Twice(targets="responses", head=head, width=16, num_steps=40, learning_rate=0.02)
 
 
-# Two checks skip themselves, because pandas and the array API of SciPy are not in use here; none
+# One check skips itself, because the array API of SciPy is not in use here; none
 # is expected to fail.
 @parametrize_with_checks([_twice("mixture")])
 def test_scikit_learn_finds_nothing(estimator, check) -> None:

@@ -10,6 +10,8 @@ from secondguess.classification.batches import annotation_batches, pair_batches
 from secondguess.classification.pairs import PairData
 from secondguess.classification.splitting import split_rows
 
+RNG = np.random.default_rng(0)
+
 
 def test_three_ways_in_give_the_same_counts() -> None:
     responses = [["b", "a", "b"], ["c", "c", "c"], ["a", "b", "c"]]
@@ -139,10 +141,14 @@ def test_batches_draw_anew_each_epoch_from_the_row_they_show() -> None:
     [
         (lambda: PairData.from_responses([1, 0, 1]), r"shape \(3,\).*second annotator"),
         (lambda: PairData.from_responses([[1], [0]]), r"shape \(2, 1\).*second annotator"),
-        (lambda: PairData.from_ragged([[1, 0], [1]]), "row 1 of responses has 1 response"),
+        (lambda: PairData.from_ragged([[1], [1]]), "1 response.*second annotator"),
+        (lambda: PairData.from_ragged([[1, 0], []]), "row 1 has no response"),
+        (lambda: PairData.from_ragged([[1, 0], [1]]).draw(RNG), "row 1 has 1 response.*has_pair"),
         (lambda: PairData.from_ragged([]), "no rows"),
-        (lambda: PairData.from_counts([[1, 1], [1, 0]]), "row 1 has 1 annotation"),
+        (lambda: PairData.from_counts([[1, 0], [1, 0]]), "1 annotation per row.*second annotator"),
         (lambda: PairData.from_counts([[1, 1], [0, 0]]), "row 1 has 0 annotation"),
+        (lambda: PairData.from_counts([[0.2, 0.8], [1, 0]]), "soft labels.*Multiply each row"),
+        (lambda: PairData.from_targets([[0.2, 0.8]], "responses"), "soft labels.*'counts'"),
         (lambda: PairData.from_counts([[1, 1.5]]), "whole number"),
         (lambda: PairData.from_counts([[1, 1]], classes=["a"]), "2 columns but classes has 1"),
         (lambda: PairData.from_responses([[1, np.nan]]), "NaN.*from_ragged"),

@@ -55,7 +55,14 @@ def check_conditions(
         conditions.append(
             f"The {repeated:,} rows that are copies of an earlier row are different items."
         )
-    conditions.append(_condition_on_raters(data, groups))
+    if num_single := int((~data.has_pair).sum()):
+        conditions.append(
+            f"Whether a row has a second response does not depend on the first: the {num_single:,} "
+            f"rows with a single one are not used."
+        )
+    paired = data.has_pair
+    paired_groups = None if groups is None else np.asarray(groups)[paired]
+    conditions.append(_condition_on_raters(data[paired], paired_groups))
     missing = np.setdiff1d(np.arange(data.num_classes), data.labels[data.multiplicity > 0])
     if len(missing):
         names = data.classes[missing].tolist()

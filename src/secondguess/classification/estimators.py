@@ -250,7 +250,8 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         compared with the other heads.
         """
         check_is_fitted(self)
-        inputs, data = self._rows(X, y)
+        rows = self._rows(X, y)
+        inputs, data = rows.take(np.flatnonzero(rows.data.has_pair))
         return -mean_loss(self.model_, inputs, data, self._recalibrated)
 
     def save(self, directory: str | Path) -> None:

@@ -100,6 +100,8 @@ def train_pair_model(
     }
     if loss not in sources:
         raise ValueError(f"loss is {loss!r}; expected 'all_pairs', 'pair' or 'snapshot'.")
+    if loss == "pair":  # a single response has no pair to draw
+        rows = rows.take(np.flatnonzero(rows.data.has_pair))
     inputs, data = rows
     snapshot = loss == "snapshot"
     weight = next(model.head.parameters())

@@ -38,6 +38,7 @@ def check_targets(targets: Targets | None, array: NDArray[Any], *, confirmed: bo
         )
     if array.dtype.kind == "f" and np.isinf(array).any():
         raise ValueError("Input y contains infinity; expected labels or whole numbers.")
+    refuse_shares(array)
     if array.dtype.kind == "f" and not (np.isnan(array) | (array == np.floor(array))).all():
         raise ValueError(
             f"Unknown label type: continuous. targets={targets!r} expects labels or whole numbers; "
@@ -45,6 +46,21 @@ def check_targets(targets: Targets | None, array: NDArray[Any], *, confirmed: bo
         )
     if not confirmed:
         _refuse_the_other_kind(targets, array)
+
+
+def refuse_shares(array: NDArray[Any]) -> None:
+    """Raise where rows are shares of annotators, which do not say how many there were.
+
+    >>> refuse_shares(np.array([[2, 3], [5, 0]]))  # counts are fine
+    """
+    if array.dtype.kind != "f" or array.ndim != 2 or array.shape[1] < 2:
+        return
+    if (array >= 0).all() and (array % 1 != 0).any() and np.allclose(array.sum(axis=1), 1):
+        raise ValueError(
+            "y looks like soft labels (fractions that sum to 1 in each row), which do not say how "
+            "many people stand behind them; expected counts. Multiply each row by its number of "
+            "annotators: np.rint(shares * num_annotators[:, None]), with targets='counts'."
+        )
 
 
 def _refuse_the_other_kind(targets: Targets, array: NDArray[Any]) -> None:

@@ -35,6 +35,8 @@ def pair_loss(joint: PairJoint, y1: Tensor, y2: Tensor) -> Tensor:
 def all_pairs_log_prob(joint: PairJoint, labels: Tensor, multiplicity: Tensor) -> Tensor:
     """Mean of log p(y1,y2|x) over all ordered pairs of different annotations of each row, `(n,)`.
 
+    A row with a single response has no pair; it gives log p(y|x), and so trains the marginal.
+
     >>> joint = TableJoint(torch.tensor([[[0.4, 0.1], [0.1, 0.4]]]).log())
     >>> all_pairs_log_prob(joint, torch.tensor([[0, 1]]), torch.tensor([[2, 0]])).exp()
     tensor([0.4000])
@@ -51,7 +53,11 @@ def all_pairs_log_prob(joint: PairJoint, labels: Tensor, multiplicity: Tensor) -
     weights = multiplicity.unsqueeze(2) * (multiplicity.unsqueeze(1) - _eye_like(multiplicity))
     total = multiplicity.sum(1)
     log_prob = torch.where(weights > 0, log_prob, 0.0)  # unused places may be impossible pairs
-    return (weights * log_prob).sum((1, 2)) / (total * (total - 1))
+    pairs = (weights * log_prob).sum((1, 2)) / (total * (total - 1)).clamp_min(1)
+    if (total > 1).all():
+        return pairs
+    single = torch.where(multiplicity > 0, joint.log_marginal.gather(1, labels), 0.0).sum(1)
+    return torch.where(total > 1, pairs, single)
 
 
 def all_pairs_loss(joint: PairJoint, labels: Tensor, multiplicity: Tensor) -> Tensor:

@@ -2,8 +2,11 @@
 
 `PairData` stores the responses of all rows in one form, whichever way they came: for each row the
 class indices that were chosen (`labels`) and how often (`multiplicity`, 0 in unused places). It
-says where they came from by name (`from_responses`, `from_ragged`, `from_counts`) because an
-integer array of shape (n, 10) could be ten responses per row or the counts of ten classes.
+says where they came from by name (`from_long`, `from_responses`, `from_ragged`, `from_counts`)
+because an integer array of shape (n, 10) could be ten responses per row or the counts of ten
+classes.
+
+Rows with a single response may stand among the others: they teach p(y|x), and nothing about pairs.
 
 Who gave a response is kept where it is known (`annotators`): a guarantee needs it, because two
 fixed people who lean differently are not two draws from a population. Batches for training are made
@@ -29,19 +32,21 @@ from secondguess.classification.labels import (
     encode_labels,
     flatten_rows,
     positions_of,
+    refuse_shares,
     refuse_unknown,
 )
+from secondguess.classification.long_tables import column_names, read_long_columns
 
 NEED_PAIRS = (
     "A pair model learns from two or more independent responses to the same input: that is how it "
     "tells disagreement between people from its own ignorance. Ask a second annotator for at least "
-    "part of the data, or drop the rows with a single response."
+    "part of the data."
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairData:
-    """Two or more responses to each of n inputs.
+    """Responses to each of n inputs, two or more to at least some of them.
 
     >>> data = PairData.from_responses([["cat", "cat", "dog"], ["dog", "dog", "dog"]])
     >>> data.classes, data.counts()
@@ -56,12 +61,15 @@ class PairData:
     Attributes:
         labels: `(n, d)` class indices.
         multiplicity: `(n, d)`, how many annotations of the row stand behind each label; 0 where a
-            row has fewer than d entries. Each row has at least two annotations.
+            row has fewer than d entries.
         classes: `(K,)`, the label that each class index stands for.
         annotators: `(n, d)` identities of those who gave the labels, in the same places, or None
             where they are not known.
         in_order: whether the places hold single responses in the order in which they came, so that
             a place may stand for a person; not so for counts.
+        items: `(n,)`, which item each row is, where a table named them.
+        num_missing: lines of the long table that lacked a value, and were dropped.
+        num_repeated: lines dropped because the same annotator labelled the item again.
     """
 
     labels: IntArray
@@ -69,6 +77,66 @@ class PairData:
     classes: NDArray[Any]
     annotators: NDArray[Any] | None = None
     in_order: bool = False
+    items: NDArray[Any] | None = None
+    num_missing: int = 0
+    num_repeated: int = 0
+
+    def __post_init__(self) -> None:
+        total = self.multiplicity.sum(axis=1)
+        if len(total) == 0:
+            raise ValueError(f"there are no rows; expected at least one. {NEED_PAIRS}")
+        if total.min() < 1:
+            raise ValueError(
+                f"row {int(np.argmin(total))} has no response; expected at least 1. Drop the row."
+            )
+
+    @classmethod
+    def from_long(
+        cls,
+        table: Any,
+        *,
+        item: str,
+        label: str,
+        annotator: str | None = None,
+        classes: Sequence[Any] | None = None,
+    ) -> PairData:
+        """From a table with one line per label, as annotation tools export it.
+
+        >>> table = {
+        ...     "text": ["t1", "t1", "t2", "t2", "t2"],
+        ...     "stars": [4, 5, 1, None, 1],
+        ...     "who": ["ann", "bob", "ann", "bob", "cem"],
+        ... }
+        >>> data = PairData.from_long(table, item="text", label="stars", annotator="who")
+        >>> data.items, data.num_annotations, data.num_missing
+        (array(['t1', 't2'], dtype='<U2'), array([2, 2]), 1)
+
+        Rows are in the order in which items first occur; `items` says which row is which, so that
+        the inputs can be put in the same order (`features.loc[data.items]` in pandas).
+
+        Args:
+            table: a table of pandas, polars or pyarrow, or a dict of columns.
+            item: column that says which item a line is about.
+            label: column of the labels. Lines without a label, item or annotator are dropped and
+                counted.
+            annotator: column that says who gave the label, which a guarantee needs where raters are
+                few. Of several labels of one person for one item the last counts.
+            classes: as in `from_responses`; by default those of a categorical column, too.
+        """
+        columns = read_long_columns(table, item, label, annotator)
+        if len(columns.items) == 0:
+            raise ValueError(f"the table has no line with a label. {NEED_PAIRS}")
+        data = cls.from_ragged(
+            columns.labels,
+            classes=columns.classes if classes is None else classes,
+            annotators=columns.annotators,
+        )
+        return replace(
+            data,
+            items=flatten_rows([columns.items]),
+            num_missing=columns.num_missing,
+            num_repeated=columns.num_repeated,
+        )
 
     @classmethod
     def from_responses(
@@ -108,7 +176,7 @@ class PairData:
         classes: Sequence[Any] | None = None,
         annotators: Iterable[Iterable[Any]] | None = None,
     ) -> PairData:
-        """From one list of labels per row, each of length two or more.
+        """From one list of labels per row, of length two or more for at least some rows.
 
         Args:
             responses: n lists of labels.
@@ -117,12 +185,9 @@ class PairData:
         """
         rows = [list(row) for row in responses]
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        if len(rows) == 0 or lengths.min() < 2:
-            at = f"row {int(np.argmax(lengths < 2))} of " if rows else ""
-            count = f"{lengths.min()} response(s)" if rows else "no rows"
-            raise ValueError(
-                f"{at}responses has {count}; expected at least 2 per row. {NEED_PAIRS}"
-            )
+        if len(rows) == 0 or lengths.max() < 2:
+            count = f"{lengths.max()} response(s) per row at most" if rows else "no rows"
+            raise ValueError(f"responses has {count}; expected at least 2 in some. {NEED_PAIRS}")
         classes_, flat = encode_labels(flatten_rows(rows), classes)
         used = np.arange(lengths.max()) < lengths[:, None]
         labels = np.zeros(used.shape, dtype=np.int64)
@@ -146,16 +211,21 @@ class PairData:
         """From `(n, K)` annotator counts: how many annotations of a row chose each class.
 
         Args:
-            counts: whole numbers; every row sums to two or more.
-            classes: the K labels that the columns stand for; by default 0 to K - 1.
+            counts: whole numbers; at least some rows sum to two or more. The columns of a
+                DataFrame, such as a `pandas.crosstab` of items and labels, name the classes.
+            classes: the K labels that the columns stand for; by default their names, or 0 to K - 1.
+                Columns with names are matched with it by name.
         """
+        names = column_names(counts)
+        if names is not None and classes is not None:
+            return cls.from_counts(counts).aligned(classes)
+        refuse_shares(np.asarray(counts))
         array = as_counts("counts", counts)
-        totals = array.sum(axis=1)
-        if (totals < 2).any():
+        if array.sum(axis=1).max() < 2:
             raise ValueError(
-                f"counts row {int(np.argmax(totals < 2))} has 1 annotation; expected at least 2. "
-                f"{NEED_PAIRS}"
+                f"counts has 1 annotation per row; expected at least 2 in some. {NEED_PAIRS}"
             )
+        classes = names if classes is None else classes
         classes_ = np.arange(array.shape[1]) if classes is None else as_classes(classes)
         if len(classes_) != array.shape[1]:
             raise ValueError(
@@ -190,8 +260,9 @@ class PairData:
             return values if classes is None else values.aligned(classes)
         array = np.asarray(values)
         check_targets(targets, array, confirmed=classes is not None)
-        make = cls.from_responses if targets == "responses" else cls.from_counts
-        return make(array, classes=classes)
+        if targets == "responses":
+            return cls.from_responses(array, classes=classes)
+        return cls.from_counts(values, classes=classes)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -203,6 +274,7 @@ class PairData:
             labels=self.labels[rows],
             multiplicity=self.multiplicity[rows],
             annotators=None if self.annotators is None else self.annotators[rows],
+            items=None if self.items is None else self.items[rows],
         )
 
     def aligned(self, classes: Sequence[Any]) -> PairData:
@@ -233,6 +305,11 @@ class PairData:
     def num_annotations(self) -> IntArray:
         """How many responses each row has, `(n,)`."""
         return self.multiplicity.sum(axis=1)
+
+    @property
+    def has_pair(self) -> NDArray[np.bool_]:
+        """Which rows have two responses or more, `(n,)`; `data[data.has_pair]` are those rows."""
+        return self.num_annotations > 1
 
     def counts(self) -> IntArray:
         """Annotator counts, `(n, K)`."""
@@ -267,8 +344,16 @@ class PairData:
         return self.labels[:, : int(self.num_annotations.min())] if self.in_order else None
 
     def draw(self, rng: np.random.Generator) -> IntArray:
-        """Class indices `(n, 2)` of two annotations of each row, without replacement."""
+        """Class indices `(n, 2)` of two annotations of each row, without replacement.
+
+        A row with a single response has no pair: draw from `data[data.has_pair]`.
+        """
         total = self.num_annotations
+        if total.min() < 2:
+            raise ValueError(
+                f"row {int(np.argmin(total))} has 1 response; expected at least 2 to draw a pair. "
+                f"data[data.has_pair] leaves such rows out."
+            )
         first = rng.integers(total)
         second = rng.integers(total - 1)
         second += second >= first  # the first annotation is no longer there

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -111,6 +112,10 @@ class PairPredictions:
         data = self.read_targets(y)
         check_consistent_length(prediction.probs, data, groups)
         conditions = check_conditions(X, data, groups)
+        if not (paired := data.has_pair).all():  # check_conditions has said so
+            prediction = Prediction(prediction.probs[paired], prediction.variance[paired])
+            data = data[paired]
+            groups = None if groups is None else np.asarray(groups)[paired]
         for name in ("inflations_", "intervals_"):  # of an earlier call
             self.__dict__.pop(name, None)
         if method == "pairs":
