@@ -131,4 +131,6 @@ def _whole_numbers(labels: list[Any]) -> list[Any]:
 def _categories(column: Any) -> list[Any] | None:
     """The labels that a categorical column of pandas, or an Enum of polars, names in its type."""
     categories = getattr(getattr(column, "dtype", None), "categories", None)
-    return list(categories) if hasattr(categories, "__len__") else None
+    if categories is None or not hasattr(categories, "__len__"):
+        return None
+    return list(categories)
