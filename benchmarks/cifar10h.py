@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from PIL import Image, ImageOps
+from timing import best_seconds
 
 from secondguess.baselines import naive
 from secondguess.classification.batches import PairBatch
@@ -21,18 +22,7 @@ from secondguess.experiments.cifar10h.augmix import AugMixConfig, augmix
 from secondguess.experiments.cifar10h.frozen import FeatureMLP, FrozenEfficientNet, frozen_features
 from secondguess.experiments.cifar10h.run import PRESETS
 
-REPEATS = 3
 NUM_IMAGES = 512
-
-
-def best_seconds(*calls: Callable[[], object]) -> list[float]:
-    best = [np.inf] * len(calls)
-    for _ in range(REPEATS):
-        for index, call in enumerate(calls):
-            start = time.process_time()
-            call()
-            best[index] = min(best[index], time.process_time() - start)
-    return best
 
 
 def pillow_operation(image: Image.Image, kind: int, strength: float) -> Image.Image:
@@ -81,6 +71,7 @@ def main() -> None:
     ours, pillow = best_seconds(
         lambda: augmix(images, generator=generator, config=plain),
         lambda: pillow_augmix(rows, rng),
+        clock=time.process_time,
     )
     print(
         f"AugMix, batches of {NUM_IMAGES}: {NUM_IMAGES / ours:,.0f} images/s; Pillow, one by one: "
@@ -106,7 +97,7 @@ def main() -> None:
         naive.loss(model, batch).backward()
         optimizer.step()
 
-    (seconds,) = best_seconds(step)
+    (seconds,) = best_seconds(step, clock=time.process_time)
     print(f"training on features, batches of {number}: {1 / seconds:,.0f} steps/s")
 
 

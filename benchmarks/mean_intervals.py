@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from timing import best_seconds
 
 import secondguess as sg
 from secondguess.experiments.regression.data import sample_pairs
@@ -84,16 +85,12 @@ def stream(num_rows: int, method: MeanMethod) -> dict[str, Any]:
 def in_memory(num_rows: int, repeats: int = 5) -> dict[str, Any]:
     """One array, both functions, best of some repeats in turn."""
     values = np.resize(pool(), num_rows)
-    best = [np.inf, np.inf]
-    for _ in range(repeats):
-        for index in range(2):
-            tick = time.perf_counter()
-            if index:
-                np.histogram(values, CELLS, (LOW, HIGH))
-            else:
-                sg.mean_upper_bound(values, low=LOW, high=HIGH, failure_rate=FAILURE_RATE)
-            best[index] = min(best[index], time.perf_counter() - tick)
-    return {"rows": num_rows, "seconds": best[0], "histogram_seconds": best[1]}
+    ours, histogram = best_seconds(
+        lambda: sg.mean_upper_bound(values, low=LOW, high=HIGH, failure_rate=FAILURE_RATE),
+        lambda: np.histogram(values, CELLS, (LOW, HIGH)),
+        repeats=repeats,
+    )
+    return {"rows": num_rows, "seconds": ours, "histogram_seconds": histogram}
 
 
 def in_own_process(*arguments: str) -> dict[str, Any]:

@@ -8,26 +8,15 @@ above the inputs, in arrays of float64 with one entry per row.
 from __future__ import annotations
 
 import argparse
-import time
 import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
+from timing import best_seconds
 
 import secondguess as sg
 
 NUM_CLASSES = 10
-REPEATS = 3
-
-
-def best_seconds(*calls: Callable[[], object]) -> list[float]:
-    best = [np.inf] * len(calls)
-    for _ in range(REPEATS):
-        for index, call in enumerate(calls):
-            start = time.perf_counter()
-            call()
-            best[index] = min(best[index], time.perf_counter() - start)
-    return best
 
 
 def peak_bytes(call: Callable[[], object]) -> int:

@@ -15,13 +15,12 @@ d. the clustered baseline, 10 samples per prompt with `model.generate`, against 
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from timing import best_seconds
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from secondguess.language.collating import PairCollator, collate_pairs
@@ -36,19 +35,6 @@ VOCAB_SIZE = 8192
 NEW_TOKENS = 32
 PROMPT_LENGTH = 32
 SAMPLING = Sampling(temperature=0.9, top_k=50)
-
-
-def best_seconds(repeats: int, *calls: Callable[[], object]) -> list[float]:
-    if repeats > 1:  # a single run is long enough to need no warming up
-        for call in calls:
-            call()
-    best = [np.inf] * len(calls)
-    for _ in range(repeats):
-        for index, call in enumerate(calls):
-            start = time.perf_counter()
-            call()
-            best[index] = min(best[index], time.perf_counter() - start)
-    return best
 
 
 def new_network() -> Any:
@@ -115,7 +101,11 @@ def sampling_seconds(network: Any, batch_size: int, repeats: int) -> list[float]
         return clustered(lambda one, two: one == two, group_size=10)(texts)
 
     return best_seconds(
-        repeats, generate, sample_and_score, *([cluster] if batch_size < 64 else [])
+        generate,
+        sample_and_score,
+        *([cluster] if batch_size < 64 else []),
+        repeats=repeats,
+        warm_up=repeats > 1,  # a single run is long enough to need none
     )
 
 
@@ -140,9 +130,10 @@ def scoring_seconds(network: Any, repeats: int, batch_size: int) -> list[float]:
     responses = [(*random_tokens(rng, 19), 0) for _ in range(120)]
     items = [(prompt, response, response) for response in responses]
     return best_seconds(
-        repeats,
         lambda: plain_scores(model, items, batch_size),
         lambda: score_tokens(model, items, batch_size=batch_size),
+        repeats=repeats,
+        warm_up=repeats > 1,
     )
 
 
@@ -170,7 +161,12 @@ def training_tokens_per_second(repeats: int) -> list[float]:
         "attention_mask": torch.ones_like(plain_ids),
         "labels": plain_ids,
     }
-    seconds = best_seconds(repeats, lambda: step(plain_batch), lambda: step(collator(rows)))
+    seconds = best_seconds(
+        lambda: step(plain_batch),
+        lambda: step(collator(rows)),
+        repeats=repeats,
+        warm_up=repeats > 1,
+    )
     return [num_tokens / each for each in seconds]
 
 

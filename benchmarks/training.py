@@ -12,9 +12,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
+from timing import best_seconds
 from torch import Tensor, nn
 
 from secondguess.baselines import ensemble, naive
@@ -27,20 +29,7 @@ from secondguess.training.ensembles import MemberStack
 
 NUM_INPUTS, NUM_CLASSES, BATCH_SIZE, NUM_ROWS, NUM_MEMBERS = 32, 10, 512, 25_000, 8
 Step = Callable[[], object]
-
-
-def best_seconds(steps: list[Step], seconds: float) -> list[float]:
-    """The fastest of many turns of each step, after one to warm up."""
-    best = [np.inf] * len(steps)
-    for step in steps:
-        step()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for index, step in enumerate(steps):
-            start = time.process_time()
-            step()
-            best[index] = min(best[index], time.process_time() - start)
-    return best
+fastest = partial(best_seconds, repeats=1, warm_up=True, clock=time.process_time)
 
 
 def training_step(
@@ -78,7 +67,7 @@ def compare_heads(seconds: float) -> None:
         training_step(with_head(MixturePairHead), pair_model_loss, fixed),
         training_step(with_head(SymmetricPairHead), pair_model_loss, fixed),
     ]
-    plain, mixture, symmetric = best_seconds(steps, 2 * seconds)
+    plain, mixture, symmetric = fastest(*steps, seconds=2 * seconds)
     print(f"cross-entropy step             {1e3 * plain:8.2f} ms")
     print(f"mixture head                   {mixture / plain:8.2f} x   (at most 1.2)")
     print(f"symmetric head and penalty     {symmetric / plain:8.2f} x   (at most 1.8)")
@@ -92,7 +81,7 @@ def compare_heads(seconds: float) -> None:
         for step in range(num_batches):
             batch_at(step)
 
-    (drawing,) = best_seconds([draw_epoch], seconds / 2)
+    (drawing,) = fastest(draw_epoch, seconds=seconds / 2)
     share = drawing / num_batches / plain
     print(f"drawing pairs, of that step    {100 * share:8.2f} %   (at most 5)")
 
@@ -119,7 +108,7 @@ def compare_ensembles(seconds: float) -> None:
         together = training_step(
             MemberStack(members), ensemble.loss, lambda step, batch=batch: batch
         )
-        turn, stacked = best_seconds([in_turn, together], seconds)
+        turn, stacked = fastest(in_turn, together, seconds=seconds)
         print(f"hidden width {width:4} {1e3 * turn:10.2f} ms in turn {stacked / turn:8.2f} x")
 
 

@@ -41,6 +41,12 @@ class World:
             averages[members] = np.tensordot(weights, values[members], axes=1)
         return averages
 
+    def group_moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and covariance of p(Y|X) in the group of each input."""
+        mean = self.group_mean(self.true_probs)
+        centred = self.true_probs - mean
+        return mean, self.group_mean(centred[:, :, None] * centred[:, None, :])
+
     def calibrated_joint(self) -> NDArray[np.float64]:
         """`(n, K, K)`: E[p(y1|X) p(y2|X) | group]."""
         return self.group_mean(self.true_probs[:, :, None] * self.true_probs[:, None, :])

@@ -10,26 +10,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pages
-from pages import DOCS, table
+from pages import DOCS, run_title, table
 
 from secondguess.experiments.digits_of_pi.rankings import RIVALS
 from secondguess.experiments.digits_of_pi.run import PRESETS
 
 PAGE = "digits-of-pi.md"
-
-
-def results() -> list[dict[str, Any]]:
-    """All committed runs."""
-    return pages.results("digits-of-pi")
-
-
-def title(run: dict[str, Any]) -> str:
-    """Which run a row speaks of."""
-    return f"{run['preset']}, seed {run['seed']}"
+results = partial(pages.results, "digits-of-pi")
 
 
 def knowledge() -> str:
@@ -39,7 +31,7 @@ def knowledge() -> str:
         exact, training = run["metrics"]["exact"], run["metrics"]["training"]
         rows.append(
             [
-                title(run),
+                run_title(run),
                 f"{training['num_parameters']:,}",
                 f"{run['config']['num_steps']:,} x {run['config']['batch_size']}",
                 f"{exact['known_digits']}",
@@ -113,7 +105,7 @@ def deciles() -> str:
                 exact["decile_confidence"], exact["decile_hallucination_rate"], strict=True
             )
         ]
-        rows.append([title(run), *cells])
+        rows.append([run_title(run), *cells])
     return table(["run", *(f"{number}" for number in range(1, 11))], rows, num_left=1)
 
 
@@ -125,7 +117,7 @@ def overall() -> str:
             found = run["metrics"][part]["overall"]
             rows.append(
                 [
-                    title(run),
+                    run_title(run),
                     way,
                     f"{found['hallucination_rate']:.4f}",
                     f"{found['promised_rate']:.4f} ± {found['standard_error']:.4f}",
@@ -144,7 +136,7 @@ def rankings() -> str:
     for run in results():
         for name, rates in run["metrics"]["samples"]["rate_and_standard_error"].items():
             cells = (f"{rate:.2%} ± {error:.2%}" for rate, error in rates.values())
-            rows.append([title(run), name, *cells])
+            rows.append([run_title(run), name, *cells])
     return table(["run", "ranking", "5 %", "10 %", "20 %", "30 %"], rows)
 
 
@@ -156,7 +148,7 @@ def decoders() -> str:
             strategy = name.split()[0]
             rows.append(
                 [
-                    title(run),
+                    run_title(run),
                     strategy,
                     f"{found['promised_rate']:g}",
                     f"{found['hallucination_rate']:.4f} ± {found['standard_error']:.4f}",
@@ -177,7 +169,7 @@ def outliers() -> str:
             f"{band['count']} ({band['false']}, {band['malformed']})" for band in found["bands"]
         )
         sentences_after = found["malformed"]["share_sentences_after"]
-        rows.append([title(run), f"{found['num_samples']:,}", *bands, f"{sentences_after:.1%}"])
+        rows.append([run_title(run), f"{found['num_samples']:,}", *bands, f"{sentences_after:.1%}"])
     heads = ["run", "samples", "C from 1.5 to 2", "2 to 10", "above 10"]
     return table([*heads, "sentences after no sentence"], rows, num_left=1)
 
@@ -216,14 +208,11 @@ TABLES = {
     "decoders": decoders,
     "outliers": outliers,
     "examples": outlier_examples,
-    "claims": lambda: pages.claims(results(), title),
+    "claims": lambda: pages.claims(results(), run_title),
 }
 
 
-def rendered() -> str:
-    """The page with its tables made anew."""
-    return pages.filled(PAGE, TABLES)
-
+rendered = partial(pages.filled, PAGE, TABLES)
 
 if __name__ == "__main__":
     (DOCS / PAGE).write_text(rendered())

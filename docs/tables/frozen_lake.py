@@ -5,14 +5,16 @@ python docs/tables/frozen_lake.py
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pages
-from pages import DOCS, table
+from pages import DOCS, run_title, table
 
 from secondguess.experiments.frozen_lake.walks import HIDDEN
 
 PAGE = "frozen-lake.md"
+results = partial(pages.results, "frozen-lake")
 EXACT = "discount 1"
 SHARES = {
     "over_lake": "plain samples over the lake",
@@ -30,30 +32,20 @@ DISTANCES = {
 }
 
 
-def results() -> list[dict[str, Any]]:
-    """All committed runs."""
-    return pages.results("frozen-lake")
-
-
-def title(run: dict[str, Any]) -> str:
-    """Which run a row speaks of."""
-    return f"{run['preset']}, seed {run['seed']}"
-
-
 def hidden() -> str:
     """The networks beside the exact predictor, under the hidden view."""
     runs = [run["metrics"]["samples"]["hidden"] for run in results()]
     exact = results()[-1]["metrics"]["exact"][EXACT]["hidden"]
     rows = [[name, *(f"{run[key]:.2%}" for run in [*runs, exact])] for key, name in SHARES.items()]
     rows += [[name, *(f"{run[key]:.3f}" for run in runs), ""] for key, name in DISTANCES.items()]
-    return table(["hidden view", *map(title, results()), "exact predictor"], rows, num_left=1)
+    return table(["hidden view", *map(run_title, results()), "exact predictor"], rows, num_left=1)
 
 
 def cells() -> str:
     """How far log C is from the exact one, by the cells of the lake that a walk touches."""
     runs = [run for run in results() if run["preset"] != "quick"]
     rows = [
-        [f"{title(run)}: {name}", *(form.format(each[key]) for each in by_cells(run))]
+        [f"{run_title(run)}: {name}", *(form.format(each[key]) for each in by_cells(run))]
         for run in runs
         for key, name, form in (
             ("share", "share of the samples", "{:.1%}"),
@@ -81,7 +73,7 @@ def visible() -> str:
             for top1 in (metrics["samples"]["top1"], metrics["exact"][EXACT]["top1"])
         ]
         shares = (f"{metrics['samples']['visible'][key]:.2%}" for key in keys)
-        rows.append([title(run), *shares, *map(str, crossing)])
+        rows.append([run_title(run), *shares, *map(str, crossing)])
     heads = ["over the lake", "on the unsafe cell", "accepted", "unsafe, of the accepted"]
     crossings = ["top-1 crosses", "the exact one's"]
     return table(["visible views", *heads, *crossings], rows, num_left=1)
@@ -92,7 +84,7 @@ def distance() -> str:
     keys = ("hidden_y1", "hidden_y2", "visible_y1", "visible_y2")
     rows = [
         [
-            title(run),
+            run_title(run),
             f"{run['config']['num_steps']:,} x {run['config']['batch_size']}",
             *(f"{run['metrics']['training']['distance_from_exact'][key]:.4f}" for key in keys),
         ]
@@ -104,7 +96,7 @@ def distance() -> str:
 
 def claims() -> str:
     """Every claim of every run."""
-    return pages.claims(results(), title)
+    return pages.claims(results(), run_title)
 
 
 TABLES = {
@@ -116,10 +108,7 @@ TABLES = {
 }
 
 
-def rendered() -> str:
-    """The page with its tables made anew."""
-    return pages.filled(PAGE, TABLES)
-
+rendered = partial(pages.filled, PAGE, TABLES)
 
 if __name__ == "__main__":
     (DOCS / PAGE).write_text(rendered())

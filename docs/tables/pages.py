@@ -25,6 +25,11 @@ def results(experiment: str) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in paths]
 
 
+def run_title(run: Mapping[str, Any]) -> str:
+    """Which run a row speaks of."""
+    return f"{run['preset']}, seed {run['seed']}"
+
+
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, num_left: int = 2) -> str:
     """A Markdown table; the first `num_left` columns hold words, the others numbers."""
     rule = ["---"] * num_left + ["---:"] * (len(heads) - num_left)

@@ -7,6 +7,7 @@ Each `regression-*.json` there is the `result.json` of a run of `secondguess rep
 
 from __future__ import annotations
 
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -14,6 +15,7 @@ import pages
 from pages import DOCS, table
 
 PAGE = "regression.md"
+results = partial(pages.results, "regression")
 NAMES = {
     "cheat_corrected": "cheat-corrected network",
     "cheat_corrected_early_stopping": "the same, stopped early",
@@ -23,11 +25,6 @@ NAMES = {
     "evidential_squared_error": "the same, squared-error form",
     "gaussian_process": "Gaussian process",
 }
-
-
-def results() -> list[dict[str, Any]]:
-    """All committed runs."""
-    return pages.results("regression")
 
 
 def title(run: dict[str, Any]) -> str:
@@ -158,10 +155,7 @@ TABLES = {
 }
 
 
-def rendered() -> str:
-    """The page with its tables made anew."""
-    return pages.filled(PAGE, TABLES)
-
+rendered = partial(pages.filled, PAGE, TABLES)
 
 if __name__ == "__main__":
     (DOCS / PAGE).write_text(rendered())

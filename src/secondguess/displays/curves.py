@@ -228,5 +228,4 @@ def _draw_curve(
         shares = np.linspace(_FIRST_SHARE, 1, _MOST_POINTS)
         shown = np.unique(shares * (len(x) - 1)).astype(int)
         x, y = x[shown], y[shown]
-    line = draw_line(ax, x, y, name, style)
-    return ax, line.get_figure(root=True), line  # pyright: ignore[reportReturnType]
+    return draw_line(ax, x, y, name, style)

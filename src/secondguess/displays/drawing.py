@@ -16,6 +16,7 @@ from secondguess.theory.records import Prediction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
 _REFERENCE_STYLE: dict[str, Any] = {"color": "#9a9a9a", "linewidth": 1}
@@ -35,14 +36,14 @@ def new_axes() -> Axes:
 
 def draw_line(
     ax: Axes, x: FloatArray, y: FloatArray, name: str | None, style: dict[str, Any]
-) -> Line2D:
-    """One line; with a name it stands in the legend."""
+) -> tuple[Axes, Figure, Line2D]:
+    """One line, and where it is drawn; with a name it stands in the legend."""
     if name is not None:
         style = {"label": name} | style
     [line] = ax.plot(x, y, **style)
     if name is not None:
         ax.legend()
-    return line
+    return ax, line.get_figure(root=True), line  # pyright: ignore[reportReturnType]
 
 
 def draw_diagonal(ax: Axes, label: str, *ends: FloatArray) -> None:

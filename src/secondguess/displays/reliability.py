@@ -267,5 +267,4 @@ def _draw_bins(
     ax = new_axes() if ax is None else ax
     if ref_line:
         draw_diagonal(ax, _CALIBRATED, bins.predicted, bins.observed)
-    line = draw_line(ax, bins.predicted, bins.observed, name, _MARKS | style)
-    return ax, line.get_figure(root=True), line  # pyright: ignore[reportReturnType]
+    return draw_line(ax, bins.predicted, bins.observed, name, _MARKS | style)

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -166,6 +166,49 @@ def run_experiment(
     draw(done, figures)
     report(f"{experiment} seed {seed}: {directory}")
     return directory
+
+
+def run_preset(
+    presets: Mapping[str, Any],
+    *,
+    experiment: str,
+    preset: str,
+    seed: int,
+    out: Path,
+    parts: Callable[[Any], Sequence[Part]],
+    claims: Callable[[Mapping[str, PartResult]], Sequence[Claim]],
+    draw: Callable[[Mapping[str, PartResult], Path], None],
+    describe: Callable[[Mapping[str, PartResult]], Section],
+) -> Path:
+    """Run or resume one seed of an experiment that is one config and nothing else.
+
+    Args:
+        presets: configs by name, dataclasses with a field `seed`.
+        experiment: its name.
+        preset: one of the names.
+        seed: put into the config.
+        out: where results of all experiments are.
+        parts: from a config to the parts of its run.
+        claims: see `run_experiment`, as for the others.
+        draw: from all parts to the figures.
+        describe: from all parts to the page.
+
+    Returns:
+        The directory of the run.
+    """
+    check_known("preset", [preset], presets)
+    config = replace(presets[preset], seed=seed)
+    return run_experiment(
+        experiment=experiment,
+        preset=preset,
+        seed=seed,
+        config=asdict(config),
+        parts=parts(config),
+        claims=claims,
+        draw=draw,
+        describe=describe,
+        out=out,
+    )
 
 
 @contextmanager

@@ -20,7 +20,7 @@ Record = TypeVar("Record")
 class Claim:
     """A statement of the paper, or of the docs, checked on a run.
 
-    >>> Claim(name="variance matches error", holds=0.06 <= 0.1, value=0.06, bound=0.1).holds
+    >>> Claim.at_most("distance of the mean variance from the error", 0.06, 0.1).holds
     True
 
     Attributes:
@@ -36,6 +36,16 @@ class Claim:
     value: float
     bound: float
     paper: str = ""
+
+    @classmethod
+    def at_most(cls, name: str, value: float, bound: float, paper: str = "") -> Claim:
+        """A claim that holds where the value is at most the bound."""
+        return cls(name=name, holds=bool(value <= bound), value=value, bound=bound, paper=paper)
+
+    @classmethod
+    def at_least(cls, name: str, value: float, bound: float, paper: str = "") -> Claim:
+        """A claim that holds where the value is at least the bound."""
+        return cls(name=name, holds=bool(value >= bound), value=value, bound=bound, paper=paper)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import torch
+from experiments.smallest import SMALLEST
 
 from secondguess.experiments.digits_of_pi.evaluation import (
     MALFORMED,
@@ -27,13 +27,10 @@ from secondguess.experiments.digits_of_pi.rankings import (
     ranking_gaps,
     rates_at,
 )
+from secondguess.experiments.sequence_models import fresh_transformer
 from secondguess.language import rankers
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import ScoredResponse, totals
-from secondguess.models.transformer import (
-    SinusoidalTransformerConfig,
-    SinusoidalTransformerForCausalLM,
-)
 from secondguess.theory.records import SelfCheatScores
 
 
@@ -158,19 +155,7 @@ def test_columns_of_texts():
 @pytest.fixture(scope="module")
 def random_model() -> tuple[PairLanguageModel, PiPairs]:
     pairs = PiPairs()
-    torch.manual_seed(0)
-    config = SinusoidalTransformerConfig(
-        vocab_size=len(pairs.layout.formatter.tokenizer),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-        bos_token_id=1,
-        eos_token_id=0,
-    )
-    network = SinusoidalTransformerForCausalLM(config).eval()
-    return PairLanguageModel(network, pairs.layout.formatter), pairs
+    return fresh_transformer(pairs.layout.formatter, **SMALLEST, num_positions=64), pairs
 
 
 def test_samples_and_exact_scores_agree_on_the_same_sentence(random_model):

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from experiments.smallest import SMALLEST
 from scipy.stats import chisquare
+from transformers import PreTrainedModel
 
 from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.pairs import PiPairs, even_uniforms
@@ -13,13 +15,10 @@ from secondguess.experiments.digits_of_pi.questions import (
     question,
     sample_offsets,
 )
+from secondguess.experiments.sequence_models import fresh_transformer
 from secondguess.language.collating import NOT_SCORED, collate_pairs
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score_pairs
-from secondguess.models.transformer import (
-    SinusoidalTransformerConfig,
-    SinusoidalTransformerForCausalLM,
-)
 
 LAYOUTS = ("positions", "padded")
 
@@ -31,18 +30,12 @@ def draw(pairs: PiPairs, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return offsets, first, second
 
 
-def random_network(pairs: PiPairs) -> SinusoidalTransformerForCausalLM:
-    torch.manual_seed(0)
-    config = SinusoidalTransformerConfig(
-        vocab_size=len(pairs.layout.formatter.tokenizer),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-        initializer_range=0.3,
+def random_network(pairs: PiPairs) -> PreTrainedModel:
+    size = SMALLEST | {"num_layers": 2}
+    model = fresh_transformer(
+        pairs.layout.formatter, **size, num_positions=64, initializer_range=0.3
     )
-    return SinusoidalTransformerForCausalLM(config).eval()
+    return model.network.eval()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -1,15 +1,14 @@
 """The whole experiment at a tiny size: parts, claims, figures, and the model it leaves behind."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments.smallest import SMALLEST_RUN
 
 from secondguess.experiments.digits_of_pi.claims import pi_claims
 from secondguess.experiments.digits_of_pi.evaluation import Statements
-from secondguess.experiments.digits_of_pi.figures import draw_figures
-from secondguess.experiments.digits_of_pi.page import pi_section
 from secondguess.experiments.digits_of_pi.rankings import RIVALS
 from secondguess.experiments.digits_of_pi.run import (
     PRESETS,
@@ -17,39 +16,19 @@ from secondguess.experiments.digits_of_pi.run import (
     pi_parts,
     run_digits_of_pi,
 )
-from secondguess.experiments.runner import PartResult, run_experiment
+from secondguess.experiments.runner import PartResult
 from secondguess.experiments.sequence_models import load_model
 from secondguess.language.answering import answer
 from secondguess.report.reading import read_run
 from secondguess.report.words import shade
 
-TINY = PiConfig(
-    layout="positions",
-    hidden_size=16,
-    num_layers=1,
-    num_heads=2,
-    batch_size=16,
-    num_steps=4,
-    learning_rate=1e-3,
-    warmup_steps=1,
-    num_offsets=6,
-    num_samples=10,
-)
+TINY = PiConfig(**SMALLEST_RUN, batch_size=16, num_offsets=6, num_samples=10)
 
 
-def run(out, config=TINY, report=print):
-    return run_experiment(
-        experiment="digits-of-pi",
-        preset="tiny",
-        seed=config.seed,
-        config=asdict(config),
-        parts=pi_parts(config),
-        claims=pi_claims,
-        draw=draw_figures,
-        describe=pi_section,
-        out=out,
-        report=report,
-    )
+def run(out, config=TINY):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PRESETS, "tiny", config)
+        return run_digits_of_pi(preset="tiny", out=out)
 
 
 @pytest.fixture(scope="module")
@@ -109,16 +88,16 @@ def test_exact_scores_cover_every_sentence(directory):
     )
 
 
-def test_a_second_run_computes_nothing(directory):
-    said: list[str] = []
-    run(directory.parents[2], report=said.append)
+def test_a_second_run_computes_nothing(directory, capsys):
+    run(directory.parents[2])
+    said = capsys.readouterr().out.splitlines()
     assert sum(line.endswith("is finished") for line in said) == 5
 
 
-def test_other_samples_keep_the_training(directory):
-    said: list[str] = []
+def test_other_samples_keep_the_training(directory, capsys):
     with pytest.raises(ValueError, match=r"samples holds .*num_samples: 10 there, 20 now"):
-        run(directory.parents[2], replace(TINY, num_samples=20), said.append)
+        run(directory.parents[2], replace(TINY, num_samples=20))
+    said = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[1] for line in said] == [
         f"{part} is finished" for part in ("training", "exact")
     ]

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from experiments.smallest import SMALLEST
+from transformers import PreTrainedModel
 
 from secondguess.experiments.frozen_lake.exact import ExactPredictor, log_prior
 from secondguess.experiments.frozen_lake.pairs import (
@@ -22,11 +24,8 @@ from secondguess.experiments.frozen_lake.walks import (
     walk_text,
 )
 from secondguess.experiments.frozen_lake.world import GOAL, NUM_EXPERTS
+from secondguess.experiments.sequence_models import fresh_transformer
 from secondguess.language.collating import NOT_SCORED, collate_pairs
-from secondguess.models.transformer import (
-    SinusoidalTransformerConfig,
-    SinusoidalTransformerForCausalLM,
-)
 
 PREDICTOR = ExactPredictor()
 POLICIES = PREDICTOR.policies
@@ -39,18 +38,11 @@ def draw(size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
     return experts, views, roll_out(POLICIES, experts, rng), roll_out(POLICIES, experts, rng)
 
 
-def random_network(pairs: LakePairs) -> SinusoidalTransformerForCausalLM:
-    torch.manual_seed(0)
-    config = SinusoidalTransformerConfig(
-        vocab_size=len(pairs.layout.formatter.tokenizer),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=256,
-        initializer_range=0.3,
+def random_network(pairs: LakePairs) -> PreTrainedModel:
+    model = fresh_transformer(
+        pairs.layout.formatter, **SMALLEST, num_positions=256, initializer_range=0.3
     )
-    return SinusoidalTransformerForCausalLM(config).eval()
+    return model.network.eval()
 
 
 @pytest.mark.parametrize("layout", ["positions", "padded"])

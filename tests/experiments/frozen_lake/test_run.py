@@ -1,10 +1,11 @@
 """Frozen Lake at a tiny size, and its evaluation on the exact predictor."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments.smallest import SMALLEST_RUN
 
 from secondguess.experiments.frozen_lake.claims import STRAIGHT_VIEWS, lake_claims
 from secondguess.experiments.frozen_lake.evaluation import (
@@ -18,7 +19,7 @@ from secondguess.experiments.frozen_lake.evaluation import (
     view_metrics,
 )
 from secondguess.experiments.frozen_lake.exact import ExactPredictor
-from secondguess.experiments.frozen_lake.figures import draw_figures, walks_of
+from secondguess.experiments.frozen_lake.figures import walks_of
 from secondguess.experiments.frozen_lake.page import lake_section
 from secondguess.experiments.frozen_lake.pairs import LakePairs
 from secondguess.experiments.frozen_lake.run import (
@@ -31,20 +32,14 @@ from secondguess.experiments.frozen_lake.run import (
 )
 from secondguess.experiments.frozen_lake.walks import HIDDEN, log_probs, parse_texts
 from secondguess.experiments.frozen_lake.world import LAKE, NUM_EXPERTS
-from secondguess.experiments.runner import PartResult, run_experiment
+from secondguess.experiments.runner import PartResult
 from secondguess.report.reading import read_run
 from secondguess.theory.records import SelfCheatScores
 
 PREDICTOR = ExactPredictor()
 TINY = LakeConfig(
-    layout="positions",
-    hidden_size=16,
-    num_layers=1,
-    num_heads=2,
+    **SMALLEST_RUN,
     batch_size=8,
-    num_steps=4,
-    learning_rate=1e-3,
-    warmup_steps=1,
     soft_targets=True,
     num_buckets=2,
     track_every=2,
@@ -146,17 +141,9 @@ def test_only_a_free_middle_row_makes_crossing_the_best_walk():
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    return run_experiment(
-        experiment="frozen-lake",
-        preset="tiny",
-        seed=0,
-        config=asdict(TINY),
-        parts=lake_parts(TINY),
-        claims=lake_claims,
-        draw=draw_figures,
-        describe=lake_section,
-        out=tmp_path_factory.mktemp("out"),
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PRESETS, "tiny", TINY)
+        return run_frozen_lake(preset="tiny", out=tmp_path_factory.mktemp("out"))
 
 
 def test_a_run_leaves_results_and_figures(directory):

@@ -164,12 +164,11 @@ def _of_variant(
     title = f"{TITLES[variant]}: {row_title(name)}, the best pair model"
     relative = float(np.mean(best["relative_ece"]))
     claims = [
-        Claim(
-            name=f"{title}, has an ECE-2 of at most 15 % of the grouping error",
-            holds=relative <= LARGEST_RELATIVE_ECE,
-            value=relative,
-            bound=LARGEST_RELATIVE_ECE,
-            paper="17 % (original), 32 % (extra), 10 % (scrambled), 7 % (both)",
+        Claim.at_most(
+            f"{title}, has an ECE-2 of at most 15 % of the grouping error",
+            relative,
+            LARGEST_RELATIVE_ECE,
+            "17 % (original), 32 % (extra), 10 % (scrambled), 7 % (both)",
         ),
         _lowest(variant, title, best, rivals),
     ]
@@ -187,12 +186,11 @@ def _lowest(variant: str, title: str, best: Metrics, rivals: Mapping[str, Metric
     else:
         slack = 2 * float(np.mean(best["second_order_ece_standard_error"]))
         words = "is within two standard errors of the lowest ECE-2 of the rivals"
-    return Claim(
-        name=f"{title}, {words}",
-        holds=ece <= rival + slack,
-        value=ece,
-        bound=rival + slack,
-        paper="the lowest in all four variants",
+    return Claim.at_most(
+        f"{title}, {words}",
+        ece,
+        rival + slack,
+        "the lowest in all four variants",
     )
 
 
@@ -200,18 +198,16 @@ def _as_good_as_naive(title: str, from_naive: FromNaive) -> list[Claim]:
     """Not worse than the naive network by more than two standard errors."""
     accuracy, kl = from_naive
     return [
-        Claim(
-            name=f"{title}, is as accurate as the naive network (difference in per cent)",
-            holds=accuracy.mean >= -2 * accuracy.standard_error,
-            value=accuracy.mean,
-            bound=-2 * accuracy.standard_error,
-            paper="93.6 and 94.9 against 93.9 (original)",
+        Claim.at_least(
+            f"{title}, is as accurate as the naive network (difference in per cent)",
+            accuracy.mean,
+            -2 * accuracy.standard_error,
+            "93.6 and 94.9 against 93.9 (original)",
         ),
-        Claim(
-            name=f"{title}, has a KL divergence as low as the naive network's (difference)",
-            holds=kl.mean <= 2 * kl.standard_error,
-            value=kl.mean,
-            bound=2 * kl.standard_error,
-            paper="0.18 and 0.15 against 0.18 (original)",
+        Claim.at_most(
+            f"{title}, has a KL divergence as low as the naive network's (difference)",
+            kl.mean,
+            2 * kl.standard_error,
+            "0.18 and 0.15 against 0.18 (original)",
         ),
     ]

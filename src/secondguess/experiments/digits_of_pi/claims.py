@@ -18,12 +18,11 @@ def pi_claims(parts: Mapping[str, PartResult]) -> list[Claim]:
     samples = parts["samples"].metrics
     expected = min(KNOWN_DIGITS, len(parts["samples"].arrays["offsets"]) // 12)
     return [
-        Claim(
-            name="digits known: the largest N with 95 % true statements about the first N",
-            holds=samples["known_digits"] >= expected,
-            value=samples["known_digits"],
-            bound=expected,
-            paper="early digits are known",
+        Claim.at_least(
+            "digits known: the largest N with 95 % true statements about the first N",
+            samples["known_digits"],
+            expected,
+            "early digits are known",
         ),
         *_calibration_claims("samples", samples),
         *_calibration_claims("all sentences", parts["exact"].metrics),
@@ -40,19 +39,17 @@ def _calibration_claims(which: str, metrics: Mapping) -> list[Claim]:
     overall = metrics["overall"]
     limit = overall["promised_rate"] + 3 * overall["standard_error"]
     return [
-        Claim(
-            name=f"{which}: largest |hallucination rate - (1 - C)| of a decile with C below 0.95",
-            holds=worst <= 0.04,
-            value=worst,
-            bound=0.04,
-            paper="1 - C is a good estimate of the hallucination rate",
+        Claim.at_most(
+            f"{which}: largest |hallucination rate - (1 - C)| of a decile with C below 0.95",
+            worst,
+            0.04,
+            "1 - C is a good estimate of the hallucination rate",
         ),
-        Claim(
-            name=f"{which}: hallucination rate, at most 1 - mean C and three standard errors",
-            holds=overall["hallucination_rate"] <= limit,
-            value=overall["hallucination_rate"],
-            bound=limit,
-            paper="Theorem 4.5",
+        Claim.at_most(
+            f"{which}: hallucination rate, at most 1 - mean C and three standard errors",
+            overall["hallucination_rate"],
+            limit,
+            "Theorem 4.5",
         ),
     ]
 
@@ -64,22 +61,20 @@ def _ranking_claims(samples: Mapping) -> list[Claim]:
         best, error = min(tuple(rates[name][response_rate]) for name in RIVALS)
         limit = best + 2 * float(np.hypot(error, our_error))
         claims.append(
-            Claim(
-                name=f"hallucination rate of the confidence ranking at response rate "
+            Claim.at_most(
+                f"hallucination rate of the confidence ranking at response rate "
                 f"{response_rate}, at most the best rival's and two standard errors",
-                holds=ours <= limit,
-                value=ours,
-                bound=limit,
-                paper="similar or lower than other common filtering strategies",
+                ours,
+                limit,
+                "similar or lower than other common filtering strategies",
             )
         )
     at_tenth = rates[CONFIDENCE]["0.1"][0]
     claims.append(
-        Claim(
-            name="hallucination rate of the confidence ranking at response rate 0.1",
-            holds=at_tenth <= 0.005,
-            value=at_tenth,
-            bound=0.005,
+        Claim.at_most(
+            "hallucination rate of the confidence ranking at response rate 0.1",
+            at_tenth,
+            0.005,
         )
     )
     return claims

@@ -37,7 +37,7 @@ from secondguess.experiments.digits_of_pi.rankings import (
     ranking_gaps,
     rates_at,
 )
-from secondguess.experiments.runner import Part, PartResult, check_known, run_experiment
+from secondguess.experiments.runner import Part, PartResult, run_preset
 from secondguess.experiments.sequence_models import MODEL_PART, fresh_transformer, load_model
 from secondguess.language.collating import Batch
 from secondguess.language.formatting import Layout
@@ -134,18 +134,16 @@ def run_digits_of_pi(*, preset: str, out: Path, seed: int = 0) -> Path:
         out: where results of all experiments are.
         seed: of weights, data and samples.
     """
-    check_known("preset", [preset], PRESETS)
-    config = replace(PRESETS[preset], seed=seed)
-    return run_experiment(
+    return run_preset(
+        PRESETS,
         experiment="digits-of-pi",
         preset=preset,
         seed=seed,
-        config=asdict(config),
-        parts=pi_parts(config),
+        out=out,
+        parts=pi_parts,
         claims=pi_claims,
         draw=draw_figures,
         describe=pi_section,
-        out=out,
     )
 
 

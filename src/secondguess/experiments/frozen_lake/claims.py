@@ -176,12 +176,8 @@ def _crossing_claim(ours: Mapping[str, Any], exact: Mapping[str, Any]) -> Claim:
 
 
 def _at_most(name: str, value: float, bound: float, paper: str = "") -> Claim:
-    return Claim(
-        name=f"{name}, at most", holds=value <= bound, value=value, bound=bound, paper=paper
-    )
+    return Claim.at_most(f"{name}, at most", value, bound, paper)
 
 
 def _at_least(name: str, value: float, bound: float, paper: str = "") -> Claim:
-    return Claim(
-        name=f"{name}, at least", holds=value >= bound, value=value, bound=bound, paper=paper
-    )
+    return Claim.at_least(f"{name}, at least", value, bound, paper)

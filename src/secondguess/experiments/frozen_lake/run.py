@@ -37,7 +37,7 @@ from secondguess.experiments.frozen_lake.world import (
     PRINTED_DISCOUNT,
     ExpertConfig,
 )
-from secondguess.experiments.runner import Part, PartResult, check_known, run_experiment
+from secondguess.experiments.runner import Part, PartResult, run_preset
 from secondguess.experiments.sequence_models import MODEL_PART, fresh_transformer, load_model
 from secondguess.language.formatting import Layout
 from secondguess.language.model import PairLanguageModel
@@ -126,19 +126,17 @@ def run_frozen_lake(*, preset: str, out: Path, seed: int = 0) -> Path:
         out: where results of all experiments are.
         seed: of weights, data and samples.
     """
-    check_known("preset", [preset], PRESETS)
-    config = replace(PRESETS[preset], seed=seed)
     still_learning = preset in STILL_LEARNING
-    return run_experiment(
+    return run_preset(
+        PRESETS,
         experiment="frozen-lake",
         preset=preset,
         seed=seed,
-        config=asdict(config),
-        parts=lake_parts(config),
+        out=out,
+        parts=lake_parts,
         claims=partial(lake_claims, still_learning=still_learning),
         draw=draw_figures,
         describe=partial(lake_section, still_learning=still_learning),
-        out=out,
     )
 
 

@@ -19,24 +19,22 @@ def regression_claims(parts: Mapping[str, PartResult]) -> list[Claim]:
             claims += _calibration_claims(ours, rivals)
         ratio = abs(ours["mean_variance"] / ours["grouping_error"] - 1)
         claims.append(
-            Claim(
-                name="its mean variance is within 10 % of its grouping error",
-                holds=ratio <= 0.1,
-                value=ratio,
-                bound=0.1,
-                paper="the reported uncertainty matches the true gap",
+            Claim.at_most(
+                "its mean variance is within 10 % of its grouping error",
+                ratio,
+                0.1,
+                "the reported uncertainty matches the true gap",
             )
         )
     if "ensemble" in parts:
         metrics = parts["ensemble"].metrics
         ratio = metrics["mean_variance"] / metrics["grouping_error"]
         claims.append(
-            Claim(
-                name="the ensemble's variance is below half of its squared error",
-                holds=ratio <= 0.5,
-                value=ratio,
-                bound=0.5,
-                paper="ensembles report low uncertainty where they are wrong",
+            Claim.at_most(
+                "the ensemble's variance is below half of its squared error",
+                ratio,
+                0.5,
+                "ensembles report low uncertainty where they are wrong",
             )
         )
     if "intervals" in parts:
@@ -58,12 +56,11 @@ def _calibration_claims(
             ("is at most half of the next best", 0.5),
         ):
             claims.append(
-                Claim(
-                    name=f"ECE-2 of the cheat-corrected network {statement} ({bins})",
-                    holds=ours[key] <= share * next_best,
-                    value=ours[key],
-                    bound=share * next_best,
-                    paper="the best second-order calibration, in a reliability diagram",
+                Claim.at_most(
+                    f"ECE-2 of the cheat-corrected network {statement} ({bins})",
+                    ours[key],
+                    share * next_best,
+                    "the best second-order calibration, in a reliability diagram",
                 )
             )
     return claims
@@ -77,18 +74,16 @@ def _interval_claims(part: PartResult) -> list[Claim]:
     )
     slack = (part.arrays["hoeffding"] - part.arrays["betting"]).min()
     return [
-        Claim(
-            name="coverage minus (1 - miss rate), the worst over min_variance and miss rates",
-            holds=worst >= 0,
-            value=worst,
-            bound=0.0,
-            paper="Theorem 4.6",
+        Claim.at_least(
+            "coverage minus (1 - miss rate), the worst over min_variance and miss rates",
+            worst,
+            0.0,
+            "Theorem 4.6",
         ),
-        Claim(
-            name="Hoeffding's inflation minus that by betting, the least over all sizes",
-            holds=bool(slack >= 0),
-            value=float(slack),
-            bound=0.0,
-            paper="betting is considerably tighter",
+        Claim.at_least(
+            "Hoeffding's inflation minus that by betting, the least over all sizes",
+            float(slack),
+            0.0,
+            "betting is considerably tighter",
         ),
     ]
