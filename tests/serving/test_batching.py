@@ -12,8 +12,9 @@ from serving.stand_in import KnownEngine
 
 from secondguess.language.engines import Draw
 from secondguess.language.generation import Sampling
-from secondguess.serving.app import ServerConfig, create_app
+from secondguess.serving.app import create_app
 from secondguess.serving.batching import Batcher, Job
+from secondguess.serving.config import ServerConfig
 from secondguess.serving.counters import Counters
 from secondguess.serving.errors import RefusedRequest
 
@@ -46,6 +47,49 @@ def test_waiting_jobs_share_a_batch():
         results = await asyncio.gather(first, *others)
         assert [len(each) for each in results] == [1, 3, 3, 3]
         assert engine.batches == [1, 6, 3]  # at most eight rows
+        await line.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_large_job_is_computed_in_parts_and_lets_others_through():
+    async def scenario() -> None:
+        engine = KnownEngine()
+        engine.gate = threading.Event()
+        line = batcher(engine)
+        line.start()
+        large = asyncio.create_task(line.run(job(engine, rows=20)))
+        await until(lambda: engine.begun == 1)
+        small = asyncio.create_task(line.run(job(engine, seed=1, rows=2)))
+        await until(lambda: line.waiting == 1)
+        engine.gate.set()
+        await small
+        assert not large.done()
+        drawn = await large
+        assert engine.batches == [8, 2, 8, 4]
+        [alone] = await line.run(Job(draws=[job(engine, rows=20).draws[13]]))
+        assert drawn[13].text == alone.text  # each in its place
+        await line.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_was_taken_is_not_refused_halfway():
+    async def scenario() -> None:
+        engine = KnownEngine()
+        engine.gate = threading.Event()
+        line = batcher(engine, max_waiting=1)
+        line.start()
+        tasks = [asyncio.create_task(line.run(job(engine)))]
+        await until(lambda: engine.begun == 1)
+        tasks.append(asyncio.create_task(line.run(job(engine))))
+        await until(lambda: line.waiting == 1)
+        again = job(engine)
+        again.admitted = True
+        tasks.append(asyncio.create_task(line.run(again)))
+        await until(lambda: line.waiting == 2)
+        engine.gate.set()
+        assert all(await asyncio.gather(*tasks))
         await line.stop()
 
     asyncio.run(scenario())

@@ -10,7 +10,8 @@ from pydantic import BaseModel, SecretStr
 from serving.live import running
 from serving.stand_in import KnownEngine
 
-from secondguess.serving.app import ServerConfig, create_app
+from secondguess.serving.app import create_app
+from secondguess.serving.config import ServerConfig
 
 
 @pytest.fixture(scope="module")

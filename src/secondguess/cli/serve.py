@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from secondguess.cli.errors import user_errors
 from secondguess.cli.language import GapName, StrategyName
-from secondguess.cli.rows import ModelArgument
+from secondguess.cli.rows import ModelArgument, heed_check, load_model, quiet_state
 
 
 def register(app: typer.Typer) -> None:
@@ -63,6 +65,12 @@ def serve(
     cors_origin: Annotated[
         list[str] | None, typer.Option(help="A site whose pages may call this server; repeatable.")
     ] = None,
+    ignore_check: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-check", help="Serve even where 'secondguess check' speaks against the rate."
+        ),
+    ] = False,
 ) -> None:
     """Serve a pair model to OpenAI clients, with a page to play with at /.
 
@@ -74,9 +82,8 @@ def serve(
 
         from secondguess._arrays import check_rate
         from secondguess.language.engines import LocalEngine
-        from secondguess.language.model import PairLanguageModel
-        from secondguess.serving.answers import Defaults
-        from secondguess.serving.app import ServerConfig, create_app
+        from secondguess.serving.app import create_app
+        from secondguess.serving.config import Defaults, ServerConfig
 
         defaults = Defaults(
             max_hallucination_rate=check_rate("max_hallucination_rate", max_hallucination_rate),
@@ -95,7 +102,31 @@ def serve(
             api_key=api_key,
             cors_origins=tuple(cors_origin or ()),
         )
-        engine = LocalEngine(PairLanguageModel.load(model), batch_size=max_batch)
-        app = create_app(engine, config)
-        typer.echo(f"serving {config.model_name} on http://{host}:{port} (page at /)")
-        uvicorn.run(app, host=host, port=port, access_log=False, log_level="warning")
+        state = quiet_state()
+        pair_model = load_model(model, state)
+        rate = defaults.max_hallucination_rate
+        heed_check(model, pair_model, rate, ignore=ignore_check, tell=True)
+        app = create_app(LocalEngine(pair_model, batch_size=max_batch), config)
+        settings = uvicorn.Config(
+            app, access_log=False, log_level="warning", server_header=False, lifespan="on"
+        )
+        with socket.create_server((host, port), family=_family(host), backlog=2048) as listener:
+            address = f"[{host}]" if ":" in host else host
+            port = listener.getsockname()[1]
+            typer.echo(f"serving {config.model_name} on http://{address}:{port} (page at /)")
+            for number in (signal.SIGINT, signal.SIGTERM):
+                # uvicorn finishes what it took, then sends itself the signal again.
+                signal.signal(number, _end)
+            try:
+                uvicorn.Server(settings).run(sockets=[listener])
+            finally:
+                counters = app.state.counters
+                typer.echo(f"answered {counters.answered:,} of {counters.taken:,} requests")
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -163,6 +163,22 @@ class PairFormatter:
         except Exception as error:  # `tokenizers` raises nothing narrower for an unknown word
             raise FormatError(f"the tokenizer cannot encode {text!r} ({error}).") from None
 
+    def _chat_tokens(self, messages: list[Any]) -> tuple[int, ...]:
+        try:
+            encoding: Any = self.tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, return_dict=True
+            )
+        except Exception as error:  # templates raise what they like, about roles and their order
+            raise FormatError(f"the chat template refuses the messages ({error}).") from None
+        return tuple(encoding["input_ids"])
+
+    def _known(self, tokens: Sequence[Any]) -> tuple[int, ...]:
+        size = len(self.tokenizer)
+        for token in tokens:
+            if not 0 <= token < size:
+                raise FormatError(f"there is no token {token}; expected numbers below {size}.")
+        return tuple(tokens)
+
     def prompt_tokens(self, prompt: Prompt | EncodedRow) -> tuple[int, ...]:
         """The tokens before a first response: the prompt, then the separator."""
         if isinstance(prompt, EncodedRow):
@@ -175,14 +191,9 @@ class PairFormatter:
                     "the prompt is a list of chat messages, but the tokenizer has no chat "
                     "template; pass text, or set tokenizer.chat_template."
                 )
-            encoding: Any = self.tokenizer.apply_chat_template(
-                prompt,  # pyright: ignore[reportArgumentType]
-                add_generation_prompt=True,
-                return_dict=True,
-            )
-            tokens = tuple(encoding["input_ids"])
+            tokens = self._chat_tokens(prompt)
         elif isinstance(prompt, Sequence) and all(isinstance(token, int) for token in prompt):
-            tokens = tuple(prompt)
+            tokens = self._known(prompt)
         else:
             raise FormatError(
                 f"the prompt is {prompt!r}; expected text, chat messages (role and content) or "
@@ -204,7 +215,7 @@ class PairFormatter:
         if isinstance(response, str):
             tokens = self._tokens(response)
         elif isinstance(response, Sequence) and all(isinstance(token, int) for token in response):
-            tokens = tuple(response)
+            tokens = self._known(response)
         else:
             raise FormatError(f"a response is {response!r}; expected text or tokens.")
         if tokens and tokens[-1] == self.end:

@@ -1,8 +1,9 @@
 """Requests that arrive together are computed together, in one thread, in the order they came.
 
 The event loop takes requests and waits; one worker thread runs the engine. While a batch runs,
-further jobs wait in line, and the next batch takes as many of them as fit. A job whose client has
-gone is dropped before its batch starts.
+further jobs wait in line, and the next batch takes as many of them as fit. A job larger than a
+batch is computed in parts, and the others in line have their turn in between. A job whose client
+has gone is dropped before its next batch starts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from secondguess.language.engines import Draw, Engine
 from secondguess.language.scoring import ScoredResponse, Tokens
@@ -27,19 +28,40 @@ class Job:
     Attributes:
         draws: what to sample.
         items: prompts with responses to score.
+        admitted: whether it goes on with a request that has been taken already: such a job is not
+            refused, however long the line.
         result: the scored responses, draws first.
+        found: those that are there so far.
     """
 
     draws: list[Draw] = field(default_factory=list)
     items: list[tuple[Tokens, Tokens]] = field(default_factory=list)
+    admitted: bool = False
     result: asyncio.Future[list[ScoredResponse]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
+    found: list[ScoredResponse] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
-        """How many responses it costs."""
-        return len(self.draws) + len(self.items)
+        """How many responses are still to be computed."""
+        return len(self.draws) + len(self.items) - len(self.found)
+
+
+class Part(NamedTuple):
+    """What a batch computes of a job."""
+
+    job: Job
+    draws: list[Draw]
+    items: list[tuple[Tokens, Tokens]]
+
+    @classmethod
+    def of(cls, job: Job, rows: int) -> Part:
+        """The next rows of a job, at most so many."""
+        start = len(job.found)
+        stop = start + rows
+        items = slice(max(start - len(job.draws), 0), max(stop - len(job.draws), 0))
+        return cls(job, job.draws[start:stop], job.items[items])
 
 
 class Watcher(Protocol):
@@ -54,7 +76,7 @@ class Batcher:
 
     Args:
         engine: does the work.
-        max_rows: how many responses a batch has at most (a larger job is a batch of its own).
+        max_rows: how many responses a batch has at most.
         max_waiting: how many jobs may wait; one more is refused with status 429.
         watcher: is told about batches.
     """
@@ -93,7 +115,7 @@ class Batcher:
         """Wait in line and return the scored responses; cancelling this drops the job."""
         if not job.rows:
             return []
-        if len(self._line) >= self.max_waiting:
+        if len(self._line) >= self.max_waiting and not job.admitted:
             batches = 1 + sum(each.rows for each in self._line) / self.max_rows
             seconds = math.ceil(min(batches * self._seconds_per_batch, 60))
             raise RefusedRequest(
@@ -119,35 +141,50 @@ class Batcher:
             results = await loop.run_in_executor(self._thread, self._compute, batch)
             seconds = time.perf_counter() - start
             self._seconds_per_batch += 0.2 * (seconds - self._seconds_per_batch)
-            self._watcher.batch_done(sum(job.rows for job in batch), seconds)
-            for job, result in zip(batch, results, strict=True):
-                if job.result.done():
-                    continue
-                if isinstance(result, Exception):
-                    job.result.set_exception(result)
-                else:
-                    job.result.set_result(result)
+            self._watcher.batch_done(sum(_rows(part) for part in batch), seconds)
+            for part, result in zip(batch, results, strict=True):
+                self._deliver(part.job, result)
 
-    def _next_batch(self) -> list[Job]:
-        batch: list[Job] = []
-        rows = 0
-        while self._line and (not batch or rows + self._line[0].rows <= self.max_rows):
-            job = self._line.popleft()
-            if not job.result.cancelled():
-                batch.append(job)
-                rows += job.rows
+    def _deliver(self, job: Job, result: list[ScoredResponse] | Exception) -> None:
+        if job.result.done():  # its client has gone
+            return
+        if isinstance(result, Exception):
+            job.result.set_exception(result)
+            return
+        job.found += result
+        if job.rows:
+            self._line.append(job)
+            self._arrived.set()
+        else:
+            job.result.set_result(job.found)
+
+    def _next_batch(self) -> list[Part]:
+        batch: list[Part] = []
+        room = self.max_rows
+        while self._line:
+            job = self._line[0]
+            if not job.result.done():
+                if batch and job.rows > room:
+                    break
+                batch.append(Part.of(job, room))
+                room -= _rows(batch[-1])
+            self._line.popleft()
         return batch
 
-    def _compute(self, batch: list[Job]) -> list[list[ScoredResponse] | Exception]:
+    def _compute(self, batch: list[Part]) -> list[list[ScoredResponse] | Exception]:
         """The results of a batch; a job that fails alone does not take the others with it."""
         try:
-            drawn = iter(self.engine.sample([draw for job in batch for draw in job.draws]))
-            scored = iter(self.engine.score([item for job in batch for item in job.items]))
+            drawn = iter(self.engine.sample([draw for part in batch for draw in part.draws]))
+            scored = iter(self.engine.score([item for part in batch for item in part.items]))
             return [
-                [next(drawn) for _ in job.draws] + [next(scored) for _ in job.items]
-                for job in batch
+                [next(drawn) for _ in part.draws] + [next(scored) for _ in part.items]
+                for part in batch
             ]
         except Exception as error:
             if len(batch) == 1:
                 return [error]
-            return [result for job in batch for result in self._compute([job])]
+            return [result for part in batch for result in self._compute([part])]
+
+
+def _rows(part: Part) -> int:
+    return len(part.draws) + len(part.items)

@@ -14,12 +14,15 @@ class Counters:
     True
 
     Attributes:
+        taken: how many requests reached the server.
+        answered: how many of them got their whole response, whatever it said.
         requests: by path (of those that exist) and status.
         decisions: answered or abstained.
         seconds: of a request, from its arrival to its response.
     """
 
     def __init__(self) -> None:
+        self.taken = self.answered = 0
         self._registry = CollectorRegistry()
         self.requests = Counter(
             "secondguess_requests",

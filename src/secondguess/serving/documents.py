@@ -12,10 +12,10 @@ from typing import Any
 from pydantic import BaseModel
 
 
-def described(body: type[BaseModel]) -> dict[str, Any]:
+def described(body: type[BaseModel], model_name: str) -> dict[str, Any]:
     """The request's schema and the errors, for the OpenAPI document."""
     schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
-    schema = json.loads(json.dumps(schema))
+    schema["properties"]["model"] = {"title": "Model", "enum": [model_name]}
     named = schema.pop("$defs", {})
     text = json.dumps(schema)
     # Every definition is put in place: a path item cannot add components.
@@ -25,11 +25,19 @@ def described(body: type[BaseModel]) -> dict[str, Any]:
                 json.dumps({"$ref": f"#/components/schemas/{name}"}), json.dumps(definition)
             )
     content = {"application/json": {"schema": json.loads(text)}}
-    statuses = (400, 401, 404, 408, 413, 429, 503)
     return {
         "openapi_extra": {"requestBody": {"required": True, "content": content}},
-        "responses": {status: {"description": "refused, in OpenAI's shape"} for status in statuses},
+        "responses": refusals(400, 401, 404, 408, 413, 415, 429, 503),
     }
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Statuses that a route may answer with, for the OpenAPI document.
+
+    >>> list(refusals(401, 404))
+    [401, 404]
+    """
+    return {status: {"description": "refused, in OpenAI's shape"} for status in statuses}
 
 
 def page_and_policy() -> tuple[str, str]:

@@ -7,6 +7,8 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
+MAX_MESSAGE = 500
+
 
 class RefusedRequest(Exception):
     """A request that is not served, with the HTTP status and the words for its sender.
@@ -32,7 +34,10 @@ class RefusedRequest(Exception):
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.message, self.param, self.code = status, message, param, code
+        # Messages may quote the request, which is as long as its sender likes.
+        self.message = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}..."
+        self.param = param if param is None else param[:MAX_MESSAGE]
+        self.status, self.code = status, code
         self.headers = headers or {}
 
     def body(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from secondguess.language.formatting import PairFormatter
 from secondguess.language.scoring import ScoredResponse
 from secondguess.serving.answers import Choice
 from secondguess.theory.bounds import hallucination_bound
-from secondguess.theory.records import RestsOn
+from secondguess.theory.records import GapKind, RestsOn
 
 Record = dict[str, Any]
 
@@ -22,19 +22,19 @@ def number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def candidate_record(formatter: PairFormatter, response: ScoredResponse) -> Record:
+def candidate_record(formatter: PairFormatter, response: ScoredResponse, gap: GapKind) -> Record:
     """A scored response, token by token."""
     bound = hallucination_bound(response.scores)
     return {
         "text": response.text,
         "confidence": number(float(response.scores.epistemic_confidence)),
-        "gap": number(float(response.scores.confidence_gap())),
+        "gap": number(float(response.scores.confidence_gap(gap))),
         "bound": number(float(bound.value)),
         "outside_theorem": bool(bound.outside_theorem),
         "log_marginal": number(float(response.scores.log_marginal)),
         "log_self_conditional": number(float(response.scores.log_self_conditional)),
         "cut_off": response.cut_off,
-        "tokens": [formatter.tokenizer.decode([token]) for token in response.tokens],
+        "tokens": token_texts(formatter, response),
         "token_cheating": [number(each) for each in response.cheating],
     }
 
@@ -59,13 +59,15 @@ def choice_record(formatter: PairFormatter, choice: Choice, *, tokens: bool, all
         "num_candidates": len(choice.candidates),
     }
     if decision.response is not None:
-        given = candidate_record(formatter, decision.response)
+        given = candidate_record(formatter, decision.response, choice.gap)
         kept = ("confidence", "bound", "outside_theorem", "log_marginal", "log_self_conditional")
         record |= {key: given[key] for key in (*kept, "cut_off")}
         if tokens:
             record["token_cheating"] = given["token_cheating"]
     if all_:
-        record["candidates"] = [candidate_record(formatter, each) for each in choice.candidates]
+        record["candidates"] = [
+            candidate_record(formatter, each, choice.gap) for each in choice.candidates
+        ]
     return record
 
 
@@ -172,8 +174,24 @@ def text_chunks(whole: Record, choices: Sequence[Record], *, usage: bool) -> Ite
         yield {**frame, "choices": [], "usage": whole["usage"]}
 
 
+def token_texts(formatter: PairFormatter, response: ScoredResponse) -> list[str]:
+    """The text that each token adds, so that they join to the response; "" for its end.
+
+    A token by itself may have lost the space before it, or be a part of a letter: it adds nothing
+    then, and the token that completes the letter adds all of it.
+    """
+    texts, said = [], ""
+    for stop in range(1, len(response.tokens)):
+        now = str(formatter.tokenizer.decode(list(response.tokens[:stop])))
+        if now.endswith("\N{REPLACEMENT CHARACTER}") and stop < len(response.tokens) - 1:
+            now = said
+        texts.append(now[len(said) :])
+        said = now
+    return [*texts, ""]
+
+
 def _pieces(formatter: PairFormatter, response: ScoredResponse) -> list[tuple[str, float]]:
-    texts = [str(formatter.tokenizer.decode([token])) for token in response.tokens[:-1]]
+    texts = token_texts(formatter, response)[:-1]
     return list(zip(texts, map(float, response.log_marginal), strict=False))
 
 

@@ -21,9 +21,9 @@ TokenIds = Annotated[list[Annotated[int, Field(ge=0, strict=True)]], Field(min_l
 
 
 class Strict(BaseModel):
-    """A request of which every field is known."""
+    """A request of which every field is known and has the type it should have."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class TextPart(Strict):
