@@ -27,7 +27,10 @@ def described(body: type[BaseModel], model_name: str) -> dict[str, Any]:
     content = {"application/json": {"schema": json.loads(text)}}
     return {
         "openapi_extra": {"requestBody": {"required": True, "content": content}},
-        "responses": refusals(400, 401, 404, 408, 413, 415, 429, 503),
+        "responses": {
+            200: {"description": "the answer", "content": {"text/event-stream": {}}},
+            **refusals(400, 401, 404, 408, 413, 415, 429, 503),
+        },
     }
 
 
