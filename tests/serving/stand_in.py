@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from secondguess.language.engines import Draw
 from secondguess.language.formatting import PairFormat, PairFormatter
+from secondguess.language.generation import Sampling
 from secondguess.language.scoring import ScoredResponse, Tokens
 from secondguess.language.tokenizer import word_tokenizer
 
@@ -32,6 +34,13 @@ class KnownEngine:
     @property
     def formatter(self) -> PairFormatter:
         return self._formatter
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"engine": "known"}
+
+    def objection(self, sampling: Sampling) -> str | None:
+        return None
 
     def sample(self, draws: Sequence[Draw]) -> list[ScoredResponse]:
         self.begun += bool(draws)

@@ -20,6 +20,9 @@ EXTRAS = {
     "sklearn": "classification",
     "transformers": "language",
     "tokenizers": "language",
+    "httpx": "serve",
+    "fastapi": "serve",
+    "uvicorn": "serve",
 }
 """Which extra brings a module that a command needs; the other modules come with `all`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from secondguess.cli.fit import fit
 from secondguess.cli.inspection import check, show
 from secondguess.cli.rows import (
     BatchSizeOption,
+    EngineOption,
     ModelArgument,
     SkipOption,
     WindowOption,
@@ -20,7 +21,7 @@ from secondguess.cli.rows import (
     describe,
     describe_decision,
     heed_check,
-    load_model,
+    open_engine,
     quiet_state,
     run_job,
 )
@@ -63,6 +64,7 @@ def score(
     out: Annotated[
         Path | None, typer.Option(help="Default: the input's name with .scores.jsonl.")
     ] = None,
+    engine: EngineOption = None,
     batch_size: BatchSizeOption = 32,
     skip_bad: SkipOption = False,
     window_size: WindowOption = WINDOW_SIZE,
@@ -73,24 +75,22 @@ def score(
     is their ratio; print it with 'secondguess show'.
     """
     with user_errors():
-        from secondguess.language import scoring
-
         state = quiet_state()
-        pair_model = load_model(model, state)
+        opened = open_engine(model, engine, state, batch_size)
 
         def work(rows: list[EncodedRow], window: Window) -> list[Row]:
-            scored = scoring.score(pair_model, rows, batch_size=batch_size)
+            scored = iter(opened.score([(row.prompt, y) for row in rows for y in row.responses]))
             return [
-                {"responses": [describe(pair_model, each) for each in responses]}
-                for responses in scored
+                {"responses": [describe(opened.formatter, next(scored)) for _ in row.responses]}
+                for row in rows
             ]
 
         def encode(row: Row) -> EncodedRow:
-            return pair_model.formatter.encode(row, min_responses=1)
+            return opened.formatter.encode(row, min_responses=1)
 
         settings = {
             "command": "score",
-            "model": pair_model.identity,
+            "model": opened.identity,
             "batch_size": batch_size,
             "skip_bad": skip_bad,
         }
@@ -141,6 +141,7 @@ def answer(
             "--ignore-check", help="Answer even where 'secondguess check' speaks against it."
         ),
     ] = False,
+    engine: EngineOption = None,
     batch_size: BatchSizeOption = 32,
     skip_bad: SkipOption = False,
     window_size: WindowOption = WINDOW_SIZE,
@@ -156,6 +157,8 @@ def answer(
 
         from secondguess._arrays import check_rate
         from secondguess.language import answering
+        from secondguess.language.engine_answers import answer_with
+        from secondguess.language.engines import LocalEngine
         from secondguess.language.generation import Sampling
 
         rate = check_rate("max_hallucination_rate", max_hallucination_rate)
@@ -163,26 +166,31 @@ def answer(
             temperature=temperature, top_k=top_k, top_p=top_p, min_probability=min_probability
         )
         state = quiet_state()
-        pair_model = load_model(model, state)
+        opened = open_engine(model, engine, state, batch_size)
+        pair_model = opened.model if isinstance(opened, LocalEngine) else None
         heed_check(model, pair_model, rate, ignore=ignore_check, tell=state.is_main_process)
 
         def work(rows: list[EncodedRow], window: Window) -> list[Row]:
-            decisions = answering.answer(
-                pair_model,
-                rows,
-                rate,
-                rng=np.random.default_rng([seed, window.first_line]),
-                strategy=strategy.value,
-                num_candidates=num_candidates,
-                sampling=sampling,
-                gap=gap.value,
-                batch_size=batch_size,
-            )
-            return [describe_decision(pair_model, decision) for decision in decisions]
+            options: dict[str, Any] = {
+                "strategy": strategy.value,
+                "num_candidates": num_candidates,
+                "sampling": sampling,
+                "gap": gap.value,
+            }
+            place = [seed, window.first_line]
+            if pair_model is None:
+                prompts = [row.prompt for row in rows]
+                decisions = answer_with(opened, prompts, rate, seed=place, **options)
+            else:
+                rng = np.random.default_rng(place)
+                decisions = answering.answer(
+                    pair_model, rows, rate, rng=rng, batch_size=batch_size, **options
+                )
+            return [describe_decision(opened.formatter, decision) for decision in decisions]
 
         settings = {
             "command": "answer",
-            "model": pair_model.identity,
+            "model": opened.identity,
             "max_hallucination_rate": rate,
             "strategy": strategy.value,
             "num_candidates": num_candidates,
@@ -198,5 +206,5 @@ def answer(
             out or file.with_suffix(".answers.jsonl"),
             settings,
             window_size,
-            by_window(pair_model.formatter.encode_prompt, work, skip_bad=skip_bad),
+            by_window(opened.formatter.encode_prompt, work, skip_bad=skip_bad),
         )

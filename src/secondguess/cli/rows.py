@@ -15,7 +15,8 @@ from secondguess._files import only_writer_of
 if TYPE_CHECKING:
     from accelerate import PartialState
 
-    from secondguess.language.formatting import EncodedRow
+    from secondguess.language.engines import Engine
+    from secondguess.language.formatting import EncodedRow, PairFormatter
     from secondguess.language.jsonl import Row, Window, WindowedJob
     from secondguess.language.model import PairLanguageModel
     from secondguess.language.scoring import ScoredResponse
@@ -27,6 +28,13 @@ ModelArgument = Annotated[
 BatchSizeOption = Annotated[int, typer.Option(min=1, help="Sequences in one pass.")]
 SkipOption = Annotated[
     bool, typer.Option("--skip-bad", help="Skip lines that cannot be used, and count them.")
+]
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of a vLLM server that holds the model, such as http://127.0.0.1:8001. MODEL "
+        "then only gives tokenizer and format. Default: the model runs in this process."
+    ),
 ]
 WindowOption = Annotated[
     int, typer.Option(min=1, help="Lines worked on together, written whole or not at all.")
@@ -114,10 +122,10 @@ def job_progress(job: WindowedJob, *, shown: bool) -> Iterator[Callable[[int], N
         yield advance
 
 
-def describe(model: PairLanguageModel, response: ScoredResponse) -> Row:
+def describe(formatter: PairFormatter, response: ScoredResponse) -> Row:
     """A scored response as JSON: totals, then one entry per token."""
     scores = response.scores
-    pieces = [model.formatter.tokenizer.decode([token]) for token in response.tokens]
+    pieces = [formatter.tokenizer.decode([token]) for token in response.tokens]
     return {
         "text": response.text,
         "cut_off": response.cut_off,
@@ -132,7 +140,7 @@ def describe(model: PairLanguageModel, response: ScoredResponse) -> Row:
     }
 
 
-def describe_decision(model: PairLanguageModel, decision: Decision[ScoredResponse]) -> Row:
+def describe_decision(formatter: PairFormatter, decision: Decision[ScoredResponse]) -> Row:
     """An answer, or an abstention, as JSON."""
     given, bound = decision.response, decision.bound
     return {
@@ -145,7 +153,7 @@ def describe_decision(model: PairLanguageModel, decision: Decision[ScoredRespons
         "outside_theorem": bound is not None and bool(bound.outside_theorem),
         "cut_off": decision.cut_off,
         "num_candidates": decision.num_candidates,
-        "response": None if given is None else describe(model, given),
+        "response": None if given is None else describe(formatter, given),
     }
 
 
@@ -171,10 +179,24 @@ def load_model(model: Path, state: PartialState) -> PairLanguageModel:
     return PairLanguageModel.load(model, device=state.device or "cpu")
 
 
+def open_engine(folder: Path, address: str | None, state: PartialState, batch_size: int) -> Engine:
+    """The model of a folder in this process, or as a server elsewhere holds it."""
+    if address is not None:
+        from secondguess.language.engines_vllm import VllmEngine
+
+        return VllmEngine.connect(address, folder, batch_size=batch_size)
+    from secondguess.language.engines import LocalEngine
+
+    return LocalEngine(load_model(folder, state), batch_size=batch_size)
+
+
 def heed_check(
-    folder: Path, model: PairLanguageModel, rate: float, *, ignore: bool, tell: bool
+    folder: Path, model: PairLanguageModel | None, rate: float, *, ignore: bool, tell: bool
 ) -> None:
-    """Refuse a rate that the last check of this model speaks against, unless told otherwise."""
+    """Refuse a rate that the last check of this model speaks against, unless told otherwise.
+
+    Without a model, because its weights are elsewhere, the check of the folder counts.
+    """
     from secondguess.language.findings import CheckFinding
 
     finding = CheckFinding.load_beside(folder, model)

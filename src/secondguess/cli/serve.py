@@ -11,7 +11,13 @@ import typer
 
 from secondguess.cli.errors import user_errors
 from secondguess.cli.language import GapName, StrategyName
-from secondguess.cli.rows import ModelArgument, heed_check, load_model, quiet_state
+from secondguess.cli.rows import (
+    EngineOption,
+    ModelArgument,
+    heed_check,
+    open_engine,
+    quiet_state,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -21,6 +27,7 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     model: ModelArgument,
+    engine: EngineOption = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port.")] = 8000,
     name: Annotated[
@@ -102,11 +109,11 @@ def serve(
             api_key=api_key,
             cors_origins=tuple(cors_origin or ()),
         )
-        state = quiet_state()
-        pair_model = load_model(model, state)
+        opened = open_engine(model, engine, quiet_state(), max_batch)
+        pair_model = opened.model if isinstance(opened, LocalEngine) else None
         rate = defaults.max_hallucination_rate
         heed_check(model, pair_model, rate, ignore=ignore_check, tell=True)
-        app = create_app(LocalEngine(pair_model, batch_size=max_batch), config)
+        app = create_app(opened, config)
         settings = uvicorn.Config(
             app, access_log=False, log_level="warning", server_header=False, lifespan="on"
         )

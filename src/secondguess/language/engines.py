@@ -7,7 +7,7 @@ texts, decoders, files, is the same whichever engine is at work.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,12 +31,25 @@ class Draw(NamedTuple):
     sampling: Sampling
 
 
+class EngineError(ConnectionError):
+    """An engine elsewhere cannot be reached, or does not do what it should."""
+
+
 class Engine(Protocol):
     """What sampling and scoring need of a pair model, wherever it runs."""
 
     @property
     def formatter(self) -> PairFormatter:
         """The tokenizer and the pair format of the model."""
+        ...
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells its model from any other, as far as it is known."""
+        ...
+
+    def objection(self, sampling: Sampling) -> str | None:
+        """Why it cannot sample so, or None."""
         ...
 
     def sample(self, draws: Sequence[Draw]) -> list[ScoredResponse]:
@@ -70,6 +83,15 @@ class LocalEngine:
     def formatter(self) -> PairFormatter:
         """The tokenizer and the pair format of the model."""
         return self.model.formatter
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """That of the model."""
+        return self.model.identity
+
+    def objection(self, sampling: Sampling) -> str | None:
+        """None: it can sample in every way."""
+        return None
 
     def sample(self, draws: Sequence[Draw]) -> list[ScoredResponse]:
         """One scored response per draw; draws with equal sampling are drawn side by side."""

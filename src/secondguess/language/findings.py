@@ -68,8 +68,11 @@ class CheckFinding:
         write_json(_path(folder), content)
 
     @classmethod
-    def load_beside(cls, folder: Path, model: PairLanguageModel) -> CheckFinding | None:
-        """The finding about the model in a folder; None if this very model was not checked."""
+    def load_beside(cls, folder: Path, model: PairLanguageModel | None) -> CheckFinding | None:
+        """The finding about the model in a folder; None if this very model was not checked.
+
+        Without a model, the finding is taken to be about whatever is in the folder.
+        """
         path = _path(folder)
         if not path.is_file():
             return None
@@ -88,7 +91,7 @@ class CheckFinding:
                 f"{path} is damaged; expected what 'secondguess check' wrote. Check the model "
                 f"again, or remove the file."
             ) from None
-        return found if found.model == model.identity else None
+        return found if model is None or found.model == model.identity else None
 
 
 def _path(folder: Path) -> Path:

@@ -89,6 +89,8 @@ async def decide_choices(
     gap = request.gap or defaults.gap
     seed = secrets.randbits(63) if request.seed is None else request.seed % 2**64
     sampling = _sampling(request, defaults)
+    if objection := batcher.engine.objection(sampling):
+        raise RefusedRequest(400, objection)
     decode = decode_top1 if strategy == "top1" else decode_rejection
     at_once = strategy == "top1" or request.return_candidates
 

@@ -21,7 +21,7 @@ from fastapi.responses import (
 )
 from pydantic import BaseModel, ValidationError
 
-from secondguess.language.engines import Engine
+from secondguess.language.engines import Engine, EngineError
 from secondguess.language.formatting import FormatError
 from secondguess.language.scoring import Tokens
 from secondguess.serving import records
@@ -39,6 +39,7 @@ from secondguess.serving.schemas import (
     Message,
     ScoreRequest,
 )
+from secondguess.serving.watching import log
 
 BodyT = TypeVar("BodyT", bound=BaseModel)
 ResultT = TypeVar("ResultT")
@@ -162,7 +163,7 @@ class Handlers:
                 {task, gone}, timeout=self.config.timeout, return_when=asyncio.FIRST_COMPLETED
             )
             if task.done():
-                return task.result()
+                return _result(task)
             if gone.done():
                 raise RefusedRequest(499, "the client has gone.")
             raise RefusedRequest(
@@ -229,6 +230,19 @@ async def _parsed(request: Request, kind: type[BodyT]) -> BodyT:
         return kind.model_validate_json(await request.body())
     except ValidationError as error:
         raise refused_fields(error) from None
+
+
+def _result(task: asyncio.Future[ResultT]) -> ResultT:
+    try:
+        return task.result()
+    except EngineError as error:
+        log.error("%s", ascii(str(error)))
+        raise RefusedRequest(
+            503,
+            "the engine behind this server is away; try again later.",
+            code="engine_unavailable",
+            headers={"Retry-After": "5"},
+        ) from None
 
 
 def _wants_usage(body: Decoding) -> bool:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from secondguess.serving.counters import Counters
 from secondguess.serving.errors import RefusedRequest
 
-_log = logging.getLogger("secondguess.serving")
+log = logging.getLogger("secondguess.serving")
 
 
 class WatchRequests:
@@ -44,7 +44,7 @@ class WatchRequests:
         try:
             await self.app(scope, receive, noted)
         except Exception as error:
-            _log.error("%s", described_bug(error))
+            log.error("%s", described_bug(error))
             if status == 0:
                 refusal = RefusedRequest(500, "the server failed; its log has the details.")
                 await refusal.response()(scope, receive, noted)
