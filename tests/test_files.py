@@ -15,16 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from secondguess import _files
 from secondguess._files import (
     MANIFEST,
     check_manifest,
+    folders,
     only_writer_of,
     recover,
     replacing,
     replacing_folder,
     write_json,
     write_text,
+    writing,
 )
 
 
@@ -44,7 +45,7 @@ def texts(folder: Path) -> set[str]:
 @pytest.fixture(params=["exchange", "two renames"])
 def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "two renames":
-        monkeypatch.setattr(_files, "_exchanged", lambda first, second: False)
+        monkeypatch.setattr(folders, "_exchanged", lambda first, second: False)
 
 
 def test_a_file_is_replaced_and_nothing_is_left(tmp_path: Path):
@@ -162,8 +163,8 @@ def test_what_was_not_saved_there_is_not_lost(tmp_path: Path, name: str):
 def test_a_killed_replacement_by_two_renames_is_undone(tmp_path: Path):
     folder = tmp_path / "model"
     save(folder, "first")
-    place = tmp_path / ".model.abcd.unfinished"
-    place.mkdir()
+    place = tmp_path / ".model.abcd1234.unfinished"
+    place.mkdir(mode=0o700)
     os.rename(folder, place / "model.earlier")
     assert texts(folder) == {"first"}
     recover(folder)
@@ -269,10 +270,9 @@ from secondguess._files import only_writer_of, replacing_folder, write_text
 
 root, two_renames = Path(sys.argv[1]), sys.argv[2] == "two renames"
 if two_renames:
-    from secondguess import _files
-    _files._exchanged = lambda first, second: False
+    from secondguess._files import folders
+    folders._exchanged = lambda first, second: False
 version = int((root / "file").read_text().split()[0]) if (root / "file").exists() else 0
-print("ready", flush=True)
 with only_writer_of(root / "folder"):
     while True:
         version += 1
@@ -280,6 +280,7 @@ with only_writer_of(root / "folder"):
         with replacing_folder(root / "folder") as unfinished:
             for name in "abc":
                 (unfinished / name).write_text(f"{version} " * 1000)
+        print("saved", flush=True)
 """
 
 
@@ -291,7 +292,7 @@ def killed_writers(tmp_path: Path, num_kills: int, way: str) -> None:
             [sys.executable, "-c", WRITER, str(tmp_path), way], stdout=subprocess.PIPE, text=True
         )
         assert writer.stdout is not None
-        assert writer.stdout.readline() == "ready\n"
+        assert writer.stdout.readline() == "saved\n"
         time.sleep(rng.uniform(0.0, 0.05))
         writer.send_signal(signal.SIGKILL)
         writer.wait()
@@ -310,7 +311,7 @@ def killed_writers(tmp_path: Path, num_kills: int, way: str) -> None:
             assert len(words) == 1000
             assert len(set(words)) == 1
     assert previous > 0
-    _files._cleared.clear()  # as in a new process, which clears up first
+    writing._cleared.clear()  # as in a new process, which clears up first
     write_text(tmp_path / "file", "0")
     save(tmp_path / "folder", "0")
     assert set(os.listdir(tmp_path)) - {".folder.lock"} == {"file", "folder"}
@@ -325,3 +326,13 @@ def test_kills_leave_the_old_or_the_new(tmp_path: Path, way: str):
 @pytest.mark.parametrize("way", ["exchange", "two renames"])
 def test_many_kills_leave_the_old_or_the_new(tmp_path: Path, way: str):
     killed_writers(tmp_path, 200, way)
+
+
+def test_folders_of_others_that_look_unfinished_are_let_be(tmp_path: Path):
+    names = ["thesis.unfinished", ".thesis.unfinished", ".out.abcd1234.unfinished"]
+    for name in names:
+        (tmp_path / name).mkdir(mode=0o755)
+        (tmp_path / name / "out.txt.earlier").write_text("planted")
+    write_text(tmp_path / "note.txt", "text")
+    assert sorted(os.listdir(tmp_path)) == sorted([*names, "note.txt"])
+    assert all((tmp_path / name / "out.txt.earlier").exists() for name in names)

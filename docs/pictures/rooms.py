@@ -14,6 +14,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "secondguess"
 ROOMS = [
+    "_text",
+    "_processes",
     "_files",
     "_arrays",
     "theory",

@@ -64,7 +64,7 @@ def run(*arguments: object):
 def calibrate(file: Path, *more: object, responses: str = "y1,y2", out: Path | None = None):
     out = out or file.parent / "cal.json"
     columns = ("--probs-col", "p", "--variance-col", "v", "--response-cols", responses)
-    return run("calibrate", file, *columns, "--out", out, *more)
+    return run("calibrate", file, *columns, "--out", out, "--overwrite", *more)
 
 
 def expected(table, num_responses=2, first=0, **options):
@@ -271,7 +271,10 @@ def test_mistakes_of_intervals(table, tmp_path):
     wrong.write_text('{"kind": "else"}')
     bad = write({**table, "p": table["p"] + 0.5}, tmp_path / ".", "csv")
     cases = [
-        (run("intervals", file, "--calibration", wrong, "--out", out), "is not a calibration"),
+        (
+            run("intervals", file, "--calibration", wrong, "--out", out),
+            "expected a calibration that",
+        ),
         (run("intervals", file, *good, "--out", tmp_path / "o.csv"), "expected .parquet"),
         (run("intervals", file, *good, "--out", out, "--lower-col", "p"), "already has a column"),
         (run("intervals", file, *good, "--out", out, "--miss-rate", 0), "miss_rate is 0.0"),

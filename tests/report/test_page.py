@@ -16,6 +16,7 @@ import pytest
 from report.run_folders import full_section, png, write_run
 from typer.testing import CliRunner
 
+from secondguess._files import read_record
 from secondguess.cli.app import app
 from secondguess.report import words
 from secondguess.report.page import write_answers, write_report
@@ -28,7 +29,6 @@ from secondguess.report.sections import (
     Walk,
     WalkGroup,
     WalkView,
-    read_record,
 )
 from secondguess.report.words import ColouredWord
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,9 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from secondguess._files import replacing, replacing_folder
-from secondguess.cli.columns import (
-    Chunk,
-    Columns,
-    CsvColumns,
-    NpyColumns,
-    ParquetColumns,
-    text_as_numbers,
-)
+from secondguess.cli.column_values import Chunk, text_as_numbers
+from secondguess.cli.columns import Columns, CsvColumns, ParquetColumns
+from secondguess.cli.npy_columns import NpyColumns
 
 Compute = Callable[[Chunk, int], Chunk]
 """From the columns of some rows, and the number of the first one, to the columns to add."""
@@ -34,6 +30,8 @@ def write_added(
     for name in added:
         if name in columns.names:
             raise ValueError(f"{columns.path} already has a column {name!r}; name the new ones.")
+        if added.count(name) > 1:
+            raise ValueError(f"two columns to add are named {name!r}; expected one name each.")
     if isinstance(columns, ParquetColumns):
         _require_suffix(out, (".parquet", ".pq"))
         return _write_parquet(columns, out, needed, added, compute)
@@ -92,16 +90,18 @@ def _write_csv(
 def _write_npy(
     columns: NpyColumns, out: Path, needed: Sequence[str], added: Sequence[str], compute: Compute
 ) -> int:
+    for name in added:
+        if name in ("", ".", "..") or set(name) & set("/\\\0"):
+            raise ValueError(f"a column is to be named {name!r}; expected the name of a file.")
     row = 0
-    with replacing_folder(out) as partial:
-        for name in added:
-            np.lib.format.open_memmap(
-                partial / f"{name}.npy", "w+", dtype=np.float64, shape=(columns.num_rows,)
-            )
+    with replacing_folder(out) as partial, ExitStack() as files:
+        # Written piece by piece, not mapped: on a full disk a mapping ends the process.
+        opened = {name: files.enter_context((partial / f"{name}.npy").open("xb")) for name in added}
+        for file in opened.values():
+            header = {"descr": "<f8", "fortran_order": False, "shape": (columns.num_rows,)}
+            np.lib.format.write_array_header_1_0(file, header)
         for chunk in columns.chunks(needed):
-            size = len(chunk[needed[0]])
             for name, values in compute(chunk, row).items():
-                file = np.load(partial / f"{name}.npy", mmap_mode="r+")
-                file[row : row + size] = values
-            row += size
+                opened[name].write(np.asarray(values, dtype="<f8").tobytes())
+            row += len(chunk[needed[0]])
     return row

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from multiprocessing import get_context
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secondguess._arrays import check_rate
+from secondguess._processes import worker_pool
 from secondguess.cli.columns import Columns
 from secondguess.theory.calibration.cutoff import (
     choosing_rows,
@@ -167,7 +166,7 @@ class CalibrationJob:
     ) -> InflationStream:
         total = self.columns.count_rows()
         cuts = [total * i // workers for i in range(workers + 1)]
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        with worker_pool(workers) as pool:
             tasks = [pool.submit(self.read, plan, start, stop) for start, stop in pairwise(cuts)]
             streams = [task.result() for task in tasks]
         for stream in streams[1:]:

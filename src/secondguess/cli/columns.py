@@ -1,7 +1,9 @@
 """Named columns of a file, read in chunks: Parquet, CSV, or `.npy` files mapped into memory.
 
-`open_columns` picks the reader by the name of the file. Readers hand out NumPy arrays and know
-nothing of what the columns mean; a value that is missing is an error that names row and column.
+`open_columns` picks the reader by the name of the file. Readers hand out NumPy arrays of real
+numbers, or of text for labels, and know nothing of what the columns mean. Whatever else a column
+holds (nothing, text, times, complex numbers) is an error that names it, as are two columns of one
+name, and files that are none: a pipe would be waited for.
 """
 
 from __future__ import annotations
@@ -9,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
-Chunk = dict[str, NDArray[Any]]
+from secondguess._files import check_regular
+from secondguess.cli.column_values import Chunk, arrays_of, text_as_numbers, unreadable
+from secondguess.cli.npy_columns import CHUNK_ROWS, NpyColumns
 
-CHUNK_ROWS = 1 << 18
+# Arrow has many ways to speak of a damaged file; names that are not UTF-8 fail when looked at.
+_READING_ERRORS = (pa.ArrowException, UnicodeDecodeError, OverflowError, MemoryError)
 
 
 class Columns(Protocol):
@@ -32,6 +36,11 @@ class Columns(Protocol):
     @property
     def names(self) -> list[str]:
         """Its columns."""
+        ...
+
+    @property
+    def in_folder(self) -> bool:
+        """Whether what is made of it is a folder."""
         ...
 
     def count_rows(self) -> int:
@@ -56,27 +65,35 @@ def open_columns(path: Path) -> Columns:
         path: a `.parquet` or `.csv` file, a folder with one `<column>.npy` per column, or one
             `.npy` file with named fields.
     """
-    if not path.exists():
-        raise ValueError(f"{path} does not exist.")
     suffix = path.suffix.lower()
-    if path.is_dir() or suffix == ".npy":
+    if path.is_dir():
+        return NpyColumns.open(path)
+    check_regular(path)
+    if suffix == ".npy":
         return NpyColumns.open(path)
     if suffix in (".parquet", ".pq"):
-        return ParquetColumns.open(path)
+        return _without_repeats(ParquetColumns.open(path))
     if suffix == ".csv":
-        return CsvColumns.open(path)
+        return _without_repeats(CsvColumns.open(path))
     raise ValueError(
         f"{path} has an unknown type; expected .parquet, .csv, .npy or a folder of .npy columns."
     )
+
+
+def _without_repeats(columns: Columns) -> Columns:
+    names = columns.names
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{columns.path} has two columns {repeated!r}; expected one name each.")
+    return columns
 
 
 def require(columns: Columns, names: Sequence[str]) -> None:
     """Complain about the first column that is not there."""
     for name in names:
         if name not in columns.names:
-            raise ValueError(
-                f"{columns.path} has no column {name!r}; it has {', '.join(columns.names)}."
-            )
+            there = [*columns.names[:20], *(["..."] if len(columns.names) > 20 else [])]
+            raise ValueError(f"{columns.path} has no column {name!r}; it has {', '.join(there)}.")
 
 
 @dataclass(frozen=True)
@@ -86,6 +103,7 @@ class ParquetColumns:
     path: Path
     schema: pa.Schema
     num_rows: int
+    in_folder: bool = False
 
     @classmethod
     def open(cls, path: Path) -> ParquetColumns:
@@ -93,8 +111,8 @@ class ParquetColumns:
         try:
             with parquet.ParquetFile(path) as file:
                 return cls(path, file.schema_arrow, file.metadata.num_rows)
-        except pa.ArrowException as error:
-            raise _unreadable(path, "Parquet", error) from None
+        except _READING_ERRORS as error:
+            raise unreadable(path, "Parquet", error) from None
 
     @property
     def names(self) -> list[str]:
@@ -106,12 +124,12 @@ class ParquetColumns:
         try:
             with parquet.ParquetFile(self.path) as file:
                 yield from file.iter_batches(CHUNK_ROWS)
-        except pa.ArrowException as error:
-            raise _unreadable(self.path, "Parquet", error) from None
+        except _READING_ERRORS as error:
+            raise unreadable(self.path, "Parquet", error) from None
 
     def arrays(self, batch: pa.RecordBatch, names: Sequence[str], row: int) -> Chunk:
         """Some columns of a batch; `row` is the number of its first row in complaints."""
-        return _arrays(batch, names, row, self.path)
+        return arrays_of(batch, names, row, self.path)
 
     def count_rows(self) -> int:
         """From the footer."""
@@ -147,10 +165,10 @@ class ParquetColumns:
                     first, last = max(start - row, 0), min(stop - row, batch.num_rows)
                     if first < last:
                         part = batch.slice(first, last - first)
-                        yield _arrays(part, names, row + first, self.path, labels)
+                        yield arrays_of(part, names, row + first, self.path, labels)
                     row += batch.num_rows
-        except pa.ArrowException as error:
-            raise _unreadable(self.path, "Parquet", error) from None
+        except _READING_ERRORS as error:
+            raise unreadable(self.path, "Parquet", error) from None
 
 
 @dataclass(frozen=True)
@@ -159,15 +177,16 @@ class CsvColumns:
 
     path: Path
     names: list[str]
+    in_folder: bool = False
 
     @classmethod
     def open(cls, path: Path) -> CsvColumns:
         """Read the header."""
         try:
-            with csv.open_csv(path) as reader:
+            with csv.open_csv(path, parse_options=_parsing()) as reader:
                 return cls(path, reader.schema.names)
-        except pa.ArrowException as error:
-            raise _unreadable(path, "CSV", error) from None
+        except _READING_ERRORS as error:
+            raise unreadable(path, "CSV", error) from None
 
     def count_rows(self) -> int:
         """By reading the file once."""
@@ -185,18 +204,20 @@ class CsvColumns:
         options = csv.ConvertOptions(include_columns=[*names, *labels], column_types=types)
         row = 0
         try:
-            with csv.open_csv(self.path, convert_options=options) as reader:
+            with csv.open_csv(
+                self.path, parse_options=_parsing(), convert_options=options
+            ) as reader:
                 for batch in reader:
                     last = batch.num_rows if stop is None else min(stop - row, batch.num_rows)
                     first = max(start - row, 0)
                     if first < last:
                         part = batch.slice(first, last - first)
-                        yield _arrays(part, names, row + first, self.path, labels)
+                        yield arrays_of(part, names, row + first, self.path, labels)
                     row += batch.num_rows
                     if stop is not None and row >= stop:
                         return
-        except pa.ArrowException as error:
-            raise self._first_bad_value(names) or _unreadable(self.path, "CSV", error) from None
+        except _READING_ERRORS as error:
+            raise self._first_bad_value(names) or unreadable(self.path, "CSV", error) from None
 
     def text_batches(self) -> Iterator[pa.RecordBatch]:
         """All columns as the text that stands in the file."""
@@ -204,10 +225,12 @@ class CsvColumns:
             column_types=dict.fromkeys(self.names, pa.string()), strings_can_be_null=False
         )
         try:
-            with csv.open_csv(self.path, convert_options=options) as reader:
+            with csv.open_csv(
+                self.path, parse_options=_parsing(), convert_options=options
+            ) as reader:
                 yield from reader
-        except pa.ArrowException as error:
-            raise _unreadable(self.path, "CSV", error) from None
+        except _READING_ERRORS as error:
+            raise unreadable(self.path, "CSV", error) from None
 
     def _first_bad_value(self, names: Sequence[str]) -> ValueError | None:
         """The complaint about the first value that is no number: Arrow names no row."""
@@ -221,100 +244,6 @@ class CsvColumns:
         return None
 
 
-@dataclass(frozen=True)
-class NpyColumns:
-    """Arrays in `.npy` files, mapped into memory."""
-
-    path: Path
-    names: list[str]
-    num_rows: int
-
-    @classmethod
-    def open(cls, path: Path) -> NpyColumns:
-        """Look at the headers."""
-        arrays = cls._arrays(path)
-        if not arrays:
-            raise ValueError(f"{path} holds no .npy files; expected one <column>.npy per column.")
-        sizes = {name: len(array) for name, array in arrays.items()}
-        if len(set(sizes.values())) > 1:
-            raise ValueError(f"the columns of {path} differ in length: {sizes}; expected one.")
-        return cls(path, list(arrays), next(iter(sizes.values())))
-
-    @staticmethod
-    def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-        try:
-            if path.is_dir():
-                arrays = {
-                    file.stem: np.load(file, mmap_mode="r") for file in sorted(path.glob("*.npy"))
-                }
-            else:
-                array = np.load(path, mmap_mode="r")
-                if not array.dtype.names:
-                    raise ValueError("it has no named fields")
-                arrays = {name: array[name] for name in array.dtype.names}
-        except (ValueError, EOFError) as error:
-            raise _unreadable(path, "NumPy", error) from None
-        for name, array in arrays.items():
-            if array.ndim != 1:
-                raise ValueError(f"{path}: column {name!r} has shape {array.shape}; expected (n,).")
-        return arrays
-
-    def count_rows(self) -> int:
-        """From the headers."""
-        return self.num_rows
-
-    def chunks(
-        self,
-        names: Sequence[str],
-        start: int = 0,
-        stop: int | None = None,
-        labels: Sequence[str] = (),
-    ) -> Iterator[Chunk]:
-        """Maps the files anew for every chunk, so that pages already read can be given back."""
-        stop = self.num_rows if stop is None else stop
-        for first in range(start, stop, CHUNK_ROWS):
-            arrays = self._arrays(self.path)
-            last = min(first + CHUNK_ROWS, stop)
-            yield {name: np.array(arrays[name][first:last]) for name in [*names, *labels]}
-
-
-def text_as_numbers(batch: pa.RecordBatch, names: Sequence[str], row: int, path: Path) -> Chunk:
-    """Columns of text as float64; `row` is the number of the first row in complaints."""
-    chunk: Chunk = {}
-    for name in names:
-        try:
-            chunk[name] = batch.column(name).cast(pa.float64()).to_numpy()
-        except pa.ArrowException:
-            for at, text in enumerate(batch.column(name).to_pylist()):
-                try:
-                    float(text)
-                except ValueError:
-                    raise _bad_value(path, name, row + at, repr(text)) from None
-            raise
-    return chunk
-
-
-def _arrays(
-    batch: pa.RecordBatch, names: Sequence[str], row: int, path: Path, labels: Sequence[str] = ()
-) -> Chunk:
-    chunk: Chunk = {}
-    for name in [*names, *labels]:
-        column = batch.column(name)
-        if column.null_count:
-            at = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-            raise _bad_value(path, name, row + at, "empty")
-        chunk[name] = column.to_numpy(zero_copy_only=False)
-        if name in labels:
-            chunk[name] = chunk[name].astype(np.str_)
-        elif chunk[name].dtype.kind not in "biuf":
-            raise ValueError(f"{path}: column {name!r} holds {column.type}; expected numbers.")
-    return chunk
-
-
-def _bad_value(path: Path, name: str, row: int, what: str) -> ValueError:
-    return ValueError(f"{path}: column {name!r}, row {row} is {what}; expected a number.")
-
-
-def _unreadable(path: Path, kind: str, error: Exception) -> ValueError:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return ValueError(f"{path} cannot be read as a {kind} file ({reason}); is it complete?")
+def _parsing() -> csv.ParseOptions:
+    # Quoted text may hold line breaks; a block of a file is then cut only where a row ends.
+    return csv.ParseOptions(newlines_in_values=True)

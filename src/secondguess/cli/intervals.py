@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from secondguess._files import only_writer_of, write_json
-from secondguess.cli.errors import user_errors
+from secondguess._files import check_output, only_writer_of
+from secondguess.cli.errors import OverwriteOption, tell, user_errors
 
 if TYPE_CHECKING:
-    from secondguess.theory.calibration.inflation import VarianceInflation
     from secondguess.theory.calibration.means import MeanMethod
 
-KIND = "secondguess variance inflation"
-"""What a calibration file says it is."""
+PredictorOption = Annotated[
+    Path | None,
+    typer.Option(help="The model's file or folder: intervals are then for its predictions only."),
+]
+_MOST_WORKERS = 256
 
 
 class Method(StrEnum):
@@ -69,7 +71,11 @@ def calibrate(
     fixed_annotators: Annotated[
         bool, typer.Option("--fixed-annotators", help="Each response column is one person.")
     ] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that read the file.")] = 1,
+    predictor: PredictorOption = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=_MOST_WORKERS, help="Processes that read the file.")
+    ] = 1,
+    overwrite: OverwriteOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the calibration as JSON.")] = False,
 ) -> None:
     """Learn from paired responses how far a predictor's variances must be inflated.
@@ -80,9 +86,11 @@ def calibrate(
     from 0 in messages.
     """
     with user_errors(), only_writer_of(out):
+        from secondguess.cli.calibration_file import CalibrationFile
         from secondguess.cli.calibration_job import CalibrationJob
         from secondguess.cli.columns import open_columns, require
 
+        check_output(out, [file, *([predictor] if predictor else [])], overwrite=overwrite)
         response_names = _names("--response-cols", response_cols, 2)
         annotators = None
         if annotator_cols is not None:
@@ -106,13 +114,18 @@ def calibrate(
             fixed_annotators=fixed_annotators,
         )
         inflation = job.run(min_variance, failure_rate, miss_rate, workers)
-        record = _as_record(inflation, probs_col, variance_col)
-        write_json(out, record)
+        calibration = CalibrationFile(
+            probs=probs_col,
+            variance=variance_col,
+            inflation=inflation,
+            predictor=CalibrationFile.digest_of(predictor),
+        )
+        calibration.save(out)
     if as_json:
-        typer.echo(json.dumps(record))
+        typer.echo(json.dumps(calibration.as_document()))
     else:
         groups = "" if inflation.num_groups is None else f" in {inflation.num_groups:,} groups"
-        typer.echo(
+        tell(
             f"variance inflation {inflation.value:.6g} (estimate {inflation.mean:.6g}), "
             f"min variance {inflation.min_variance:.6g}\n"
             f"from {inflation.num_rows:,} rows{groups} with {inflation.num_responses} responses "
@@ -152,6 +165,8 @@ def intervals(
     ] = None,
     lower_col: Annotated[str, typer.Option(help="Name of the column of lower ends.")] = "lower",
     upper_col: Annotated[str, typer.Option(help="Name of the column of upper ends.")] = "upper",
+    predictor: PredictorOption = None,
+    overwrite: OverwriteOption = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written as JSON.")
     ] = False,
@@ -162,21 +177,27 @@ def intervals(
     """
     with user_errors():
         from secondguess.cli.added_columns import write_added
-        from secondguess.cli.columns import Chunk, open_columns, require
+        from secondguess.cli.calibration_file import CalibrationFile
+        from secondguess.cli.column_values import Chunk
+        from secondguess.cli.columns import open_columns, require
         from secondguess.theory.records import RestsOn
 
-        inflation, names = _read_record(calibration)
-        needed = [probs_col or names["probs"], variance_col or names["variance"]]
+        found = CalibrationFile.load(calibration)
+        found.check_predictor(calibration, predictor)
+        inflation = found.inflation
+        needed = [probs_col or found.probs, variance_col or found.variance]
         columns = open_columns(file)
         require(columns, needed)
 
         def compute(chunk: Chunk, row: int) -> Chunk:
             _check_predictions(columns.path, chunk, needed, row)
-            found = inflation.interval(chunk[needed[0]], chunk[needed[1]], miss_rate)
-            return {lower_col: found.lower, upper_col: found.upper}
+            interval = inflation.interval(chunk[needed[0]], chunk[needed[1]], miss_rate)
+            return {lower_col: interval.lower, upper_col: interval.upper}
 
         out = out or file.with_name(f"{file.stem}.intervals{file.suffix}")
         with only_writer_of(out):
+            inputs = [file, calibration, *([predictor] if predictor else [])]
+            check_output(out, inputs, overwrite=overwrite, folder=columns.in_folder)
             num_rows = write_added(columns, out, needed, [lower_col, upper_col], compute)
     if as_json:
         record = {
@@ -188,7 +209,7 @@ def intervals(
         }
         typer.echo(json.dumps(record))
     else:
-        typer.echo(
+        tell(
             f"wrote {out}: {num_rows:,} rows with intervals at miss rate {miss_rate:g}, "
             f"{RestsOn.CALIBRATION_SET}"
         )
@@ -209,30 +230,3 @@ def _check_predictions(path: Path, chunk: dict[str, Any], needed: list[str], row
                 f"{path}: column {name!r}, row {row + at} is {values[at].item()!r}; "
                 f"expected {expected}."
             )
-
-
-def _as_record(inflation: VarianceInflation, probs: str, variance: str) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from secondguess import __version__
-
-    return {
-        "kind": KIND,
-        "version": __version__,
-        "columns": {"probs": probs, "variance": variance},
-        "inflation": asdict(inflation),
-    }
-
-
-def _read_record(path: Path) -> tuple[VarianceInflation, dict[str, str]]:
-    from secondguess.theory.calibration.inflation import VarianceInflation
-
-    try:
-        record = json.loads(path.read_text())
-        if record["kind"] != KIND:
-            raise ValueError
-        return VarianceInflation(**record["inflation"]), record["columns"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(
-            f"{path} is not a calibration; expected a file that 'secondguess calibrate' wrote."
-        ) from None

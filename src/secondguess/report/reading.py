@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from secondguess.report.sections import Claim, Figure, Section, read_record
+from secondguess._files import read_record
+from secondguess.report.sections import Claim, Figure, Section
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _LONGEST_SECONDS = 1e10

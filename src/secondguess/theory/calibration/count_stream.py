@@ -72,6 +72,17 @@ class CountIntervals:
     num_allowed: int
     jointly: bool
 
+    def __post_init__(self) -> None:
+        for name in ("miss_rate", "failure_rate"):
+            check_rate(name, getattr(self, name))
+        if not (0 < self.detection_rate <= 1 and self.radius >= 0):
+            raise ValueError(
+                f"detection_rate is {self.detection_rate!r} and radius {self.radius!r}; expected a "
+                f"rate in (0, 1] and a radius of 0 or more."
+            )
+        check_at_least("num_misses", self.num_misses, 0)
+        check_at_least("num_rows", self.num_rows, max(1, self.num_misses))
+
     def interval(self, probs: ArrayLike, variance: ArrayLike) -> Interval:
         """Closed intervals within [0, 1], for predictions of any shape.
 

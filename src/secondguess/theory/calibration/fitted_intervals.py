@@ -12,11 +12,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from secondguess._arrays import FloatArray, as_floats, same_shape
+from secondguess._arrays import FloatArray, as_floats, check_at_least, check_rate, same_shape
+from secondguess._files import read_record
 from secondguess.theory.calibration.count_stream import CountIntervals
 from secondguess.theory.calibration.inflation import VarianceInflation
-from secondguess.theory.calibration.nested import NestedFamily
 from secondguess.theory.records import Interval, RestsOn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Rest:
+    """What `FittedIntervals` says besides its parts."""
+
+    miss_rate: float
+    failure_rate: float
+    num_choosing: int
+    jointly: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +49,11 @@ class FittedIntervals:
     num_choosing: int
     jointly: bool = False
 
+    def __post_init__(self) -> None:
+        check_rate("miss_rate", self.miss_rate)
+        check_rate("failure_rate", self.failure_rate)
+        check_at_least("num_choosing", self.num_choosing, 0)
+
     @property
     def methods(self) -> tuple[str, ...]:
         """`pairs` or `counts`, for each part."""
@@ -51,13 +66,17 @@ class FittedIntervals:
     @classmethod
     def from_plain(cls, values: dict[str, Any]) -> FittedIntervals:
         """What `to_plain` wrote."""
+        listed = values.get("parts")
+        if not isinstance(listed, list | tuple) or not listed:
+            raise ValueError(f"parts is {listed!r}; expected a list of certificates.")
         parts = tuple(
-            CountIntervals(**{**part, "family": NestedFamily(**part["family"])})
-            if "family" in part
-            else VarianceInflation(**part)
-            for part in values["parts"]
+            read_record(CountIntervals, part, f"parts[{index}]")
+            if isinstance(part, dict) and "family" in part
+            else read_record(VarianceInflation, part, f"parts[{index}]")
+            for index, part in enumerate(listed)
         )
-        return cls(**{**values, "parts": parts})
+        rest = read_record(_Rest, {name: values[name] for name in values if name != "parts"})
+        return cls(parts=parts, **asdict(rest))
 
     def interval(self, probs: ArrayLike, variance: ArrayLike) -> Interval:
         """Intervals within [0, 1], of the shape of the predictions."""

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from secondguess._arrays import FloatArray, as_floats, check_at_least
+from secondguess._arrays import FloatArray, as_floats, check_at_least, check_rate, fail_at
 from secondguess.theory.bounds import chebyshev_interval
 from secondguess.theory.calibration.groups import GroupSums
 from secondguess.theory.calibration.means import PIECE, BoundedMean, MeanMethod
@@ -40,6 +40,9 @@ from secondguess.theory.records import Interval, RestsOn
 Annotators = ArrayLike | Literal["columns"] | None
 """Who gave each response: identities `(n, k)`, or one person per column, or raters drawn at random
 for every row."""
+
+
+_BOUND = "a bound on squared errors, 0 or more"
 
 
 class DependentResponsesError(ValueError):
@@ -81,6 +84,16 @@ class VarianceInflation:
     num_responses: int
     num_negative_variances: int
     num_groups: int | None = None
+
+    def __post_init__(self) -> None:
+        fail_at("value", np.array(not 0 <= self.value < np.inf), np.array(self.value), _BOUND)
+        as_floats("mean", self.mean)
+        check_min_variance(self.min_variance)
+        check_rate("failure_rate", self.failure_rate)
+        check_at_least("num_responses", self.num_responses, 2)
+        check_at_least("num_groups", 1 if self.num_groups is None else self.num_groups, 1)
+        check_at_least("num_rows", self.num_rows, max(1, self.num_negative_variances))
+        check_at_least("num_negative_variances", self.num_negative_variances, 0)
 
     def interval(self, probs: ArrayLike, variance: ArrayLike, miss_rate: float) -> Interval:
         """Intervals probs ± sqrt(value max(variance, min_variance) / miss_rate), cut to [0, 1].
