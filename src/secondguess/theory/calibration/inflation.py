@@ -87,12 +87,13 @@ class VarianceInflation:
 
     def __post_init__(self) -> None:
         fail_at("value", np.array(not 0 <= self.value < np.inf), np.array(self.value), _BOUND)
-        as_floats("mean", self.mean)
+        if self.num_rows or not np.isnan(self.mean):  # a bin may have no rows, and then no mean
+            as_floats("mean", self.mean)
+            check_at_least("num_rows", self.num_rows, max(1, self.num_negative_variances))
         check_min_variance(self.min_variance)
         check_rate("failure_rate", self.failure_rate)
         check_at_least("num_responses", self.num_responses, 2)
         check_at_least("num_groups", 1 if self.num_groups is None else self.num_groups, 1)
-        check_at_least("num_rows", self.num_rows, max(1, self.num_negative_variances))
         check_at_least("num_negative_variances", self.num_negative_variances, 0)
 
     def interval(self, probs: ArrayLike, variance: ArrayLike, miss_rate: float) -> Interval:
