@@ -9,49 +9,66 @@ digits-of-pi`; `pi-recipes.json` is what `benchmarks/pi_recipes.py` keeps.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pages
-from pages import DOCS, run_title, table
+from pages import DOCS, mean_and_error, run_title, table
 
 from secondguess.experiments.digits_of_pi.rankings import RIVALS
 from secondguess.experiments.digits_of_pi.run import PRESETS
 
 PAGE = "digits-of-pi.md"
 results = partial(pages.results, "digits-of-pi")
+SHARES = ("0.05", "0.1", "0.2", "0.3")
+
+
+def by_preset() -> dict[str, list[dict[str, Any]]]:
+    """The committed runs of each preset."""
+    presets = dict.fromkeys(run["preset"] for run in results())
+    return {preset: [run for run in results() if run["preset"] == preset] for preset in presets}
+
+
+def averages(runs: list[dict[str, Any]], path: Sequence[str | int], form: str) -> str:
+    """The mean over runs of what stands at a path in their metrics."""
+    return mean_and_error([at(run["metrics"], path) for run in runs], form)
+
+
+def at(found: Any, path: Sequence[str | int]) -> Any:
+    """What stands at a path in nested records."""
+    for key in path:
+        found = found[key]
+    return found
 
 
 def knowledge() -> str:
-    """What each run learned."""
+    """What the runs of each preset learned."""
     rows = []
-    for run in results():
-        exact, training = run["metrics"]["exact"], run["metrics"]["training"]
+    for preset, runs in by_preset().items():
+        config, training = runs[0]["config"], runs[0]["metrics"]["training"]
         rows.append(
             [
-                run_title(run),
+                preset,
                 f"{training['num_parameters']:,}",
-                f"{run['config']['num_steps']:,} x {run['config']['batch_size']}",
-                f"{exact['known_digits']}",
-                f"{exact['correct_among_first_250']:.1%}",
-                f"{exact['correct']:.1%}",
+                f"{config['num_steps']:,} x {config['batch_size']}",
+                averages(runs, ("exact", "correct_among_first_250"), "{:.1%}"),
+                averages(runs, ("exact", "correct"), "{:.1%}"),
             ]
         )
-    heads = ["run", "parameters", "steps x pairs", "digits known"]
-    return table([*heads, "true of the first 250", "true of all"], rows, num_left=1)
+    heads = ["preset", "parameters", "steps x pairs", "true of the first 250", "true of all"]
+    return table(heads, rows, num_left=1)
 
 
 def finding() -> str:
     """Digits known, and what is made up of the most trusted statements, by preset."""
     rows = []
-    for preset in dict.fromkeys(run["preset"] for run in results()):
-        runs = [run for run in results() if run["preset"] == preset]
+    for preset, runs in by_preset().items():
         rates = [run["metrics"]["samples"]["rate_and_standard_error"] for run in runs]
-        cells = [
-            mean_and_error([run["metrics"]["exact"]["known_digits"] for run in runs], "{:.0f}")
-        ]
+        cells = [averages(runs, ("exact", "known_digits"), "{:.0f}")]
         for share in ("0.1", "0.2"):
             ours = [found["epistemic confidence"][share][0] for found in rates]
             best = [min(found[rival][share][0] for rival in RIVALS) for found in rates]
@@ -61,14 +78,6 @@ def finding() -> str:
     for share in ("10 %", "20 %"):
         heads += [f"made up of the {share} most trusted", f"of the best rival's {share}"]
     return table(heads, rows, num_left=1)
-
-
-def mean_and_error(values: list[float], form: str) -> str:
-    """A mean over seeds, with its standard error where there are several."""
-    mean = form.format(np.mean(values))
-    if len(values) == 1:
-        return mean
-    return f"{mean} ± {form.format(np.std(values, ddof=1) / np.sqrt(len(values)))}"
 
 
 def recipes() -> str:
@@ -95,69 +104,64 @@ def recipes() -> str:
 
 
 def deciles() -> str:
-    """Mean confidence and hallucination rate by decile, over all sentences."""
+    """1 - C and the share that is made up by decile, over all sentences, averaged over seeds."""
     rows = []
-    for run in results():
-        exact = run["metrics"]["exact"]
-        cells = [
-            f"{1 - confidence:.3f}, {rate:.3f}"
-            for confidence, rate in zip(
-                exact["decile_confidence"], exact["decile_hallucination_rate"], strict=True
-            )
-        ]
-        rows.append([run_title(run), *cells])
-    return table(["run", *(f"{number}" for number in range(1, 11))], rows, num_left=1)
+    for preset, runs in by_preset().items():
+        exact = [run["metrics"]["exact"] for run in runs]
+        confidence = np.mean([each["decile_confidence"] for each in exact], axis=0)
+        rates = np.mean([each["decile_hallucination_rate"] for each in exact], axis=0)
+        rows.append([f"{preset}: 1 - C", *(f"{1 - value:.3f}" for value in confidence)])
+        rows.append([f"{preset}: made up", *(f"{value:.3f}" for value in rates)])
+    return table(["decile", *(f"{number}" for number in range(1, 11))], rows, num_left=1)
 
 
 def overall() -> str:
-    """The rate beside the bound over everything that was sampled, outliers apart."""
+    """The rate beside the bound over everything, and how many confidences are far above 1."""
     rows = []
-    for run in results():
+    for preset, runs in by_preset().items():
         for way, part in (("samples", "samples"), ("all sentences", "exact")):
-            found = run["metrics"][part]["overall"]
+            path = (part, "overall")
             rows.append(
                 [
-                    run_title(run),
-                    way,
-                    f"{found['hallucination_rate']:.4f}",
-                    f"{found['promised_rate']:.4f} ± {found['standard_error']:.4f}",
-                    f"{found['outlier_share']:.2%}",
-                    f"{found['outlier_hallucination_rate']:.1%}",
-                    f"{found['outlier_malformed_share']:.1%}",
+                    f"{preset}, {way}",
+                    averages(runs, (*path, "hallucination_rate"), "{:.4f}"),
+                    averages(runs, (*path, "promised_rate"), "{:.4f}"),
+                    averages(runs, (*path, "outlier_share"), "{:.2%}"),
                 ]
             )
-    heads = ["run", "over", "made up", "1 - mean C", "C above 1.5", "made up of those"]
-    return table([*heads, "no sentence, of those"], rows)
+    return table(["over", "made up", "1 - mean C", "C above 1.5"], rows, num_left=1)
 
 
 def rankings() -> str:
-    """Hallucination rates of all rankings at four response rates."""
-    rows = []
-    for run in results():
-        for name, rates in run["metrics"]["samples"]["rate_and_standard_error"].items():
-            cells = (f"{rate:.2%} ± {error:.2%}" for rate, error in rates.values())
-            rows.append([run_title(run), name, *cells])
-    return table(["run", "ranking", "5 %", "10 %", "20 %", "30 %"], rows)
+    """Hallucination rates of all rankings; the default gap is the confidence's own ranking."""
+    columns = [("quick", "0.1"), ("quick", "0.2"), *(("cpu", share) for share in SHARES)]
+    path = ("samples", "rate_and_standard_error")
+    rows = [
+        [name, *(averages(by_preset()[p], (*path, name, s, 0), "{:.2%}") for p, s in columns)]
+        for name in at(results()[0]["metrics"], path)
+        if name != "gap absolute"
+    ]
+    heads = [f"{preset}, {float(share):.0%}" for preset, share in columns]
+    return table(["ranking", *heads], rows, num_left=1)
 
 
 def decoders() -> str:
     """What each decoder promised, did and answered."""
     rows = []
-    for run in results():
-        for name, found in run["metrics"]["decoders"].items():
-            strategy = name.split()[0]
-            rows.append(
-                [
-                    run_title(run),
-                    strategy,
-                    f"{found['promised_rate']:g}",
-                    f"{found['hallucination_rate']:.4f} ± {found['standard_error']:.4f}",
-                    f"{found['answered']:.1%}",
-                    f"{found['hazy']:.1%}",
-                ]
-            )
-    heads = ["run", "strategy", "promised", "made up", "answered", "answered “Reply hazy”"]
-    return table(heads, rows)
+    for name, found in results()[0]["metrics"]["decoders"].items():
+        cells = []
+        for runs in by_preset().values():
+            path = ("decoders", name)
+            cells += [
+                averages(runs, (*path, "hallucination_rate"), "{:.2%}"),
+                averages(runs, (*path, "answered"), "{:.0%}"),
+                averages(runs, (*path, "hazy"), "{:.0%}"),
+            ]
+        rows.append([f"{name.split()[0]}, {found['promised_rate']:g}", *cells])
+    heads = [
+        f"{preset}: {head}" for preset in by_preset() for head in ("made up", "answered", "hazy")
+    ]
+    return table(["strategy, promised rate", *heads], rows, num_left=1)
 
 
 def outliers() -> str:
@@ -175,8 +179,13 @@ def outliers() -> str:
 
 
 def outlier_examples() -> str:
-    """Statements of all heights of confidence above 1.5, those of the first seed."""
+    """Some statements with a confidence above 1.5 of the first seed: false ones, and true ones."""
     found = cpu_results()[0]["metrics"]["samples"]["outliers"]["examples"]
+    found = [
+        each
+        for truth, number in ((False, 3), (True, 2))
+        for each in [each for each in found if each["is_true"] == truth][:number]
+    ]
     rows = [
         [
             f"{each['offset']}",
@@ -195,7 +204,7 @@ def outlier_examples() -> str:
 
 def cpu_results() -> list[dict[str, Any]]:
     """Committed runs of the preset `cpu`; the quick one has too few samples for this."""
-    return [run for run in results() if run["preset"] == "cpu"]
+    return by_preset()["cpu"]
 
 
 TABLES = {
@@ -208,7 +217,7 @@ TABLES = {
     "decoders": decoders,
     "outliers": outliers,
     "examples": outlier_examples,
-    "claims": lambda: pages.claims(results(), run_title),
+    "claims": lambda: pages.claims(results(), itemgetter("preset")),
 }
 
 

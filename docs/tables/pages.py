@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 DOCS = Path(__file__).parent.parent
 
 
@@ -37,20 +39,41 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, num_left: int 
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def claims(runs: Iterable[dict[str, Any]], title: Callable[[dict[str, Any]], str]) -> str:
-    """Every claim of every run."""
+def mean_and_error(values: Sequence[float], form: str) -> str:
+    """A mean over runs, with its standard error where there are several."""
+    mean = form.format(np.mean(values))
+    if len(values) == 1:
+        return mean
+    return f"{mean} ± {form.format(np.std(values, ddof=1) / np.sqrt(len(values)))}"
+
+
+def claims(runs: Iterable[dict[str, Any]], group: Callable[[dict[str, Any]], str]) -> str:
+    """Every claim once: in each group of runs whether it holds, its values, and their bounds."""
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    groups: dict[str, None] = {}
+    for run in runs:
+        groups[group(run)] = None
+        for claim in run["claims"]:
+            found.setdefault(claim["name"], {}).setdefault(group(run), []).append(claim)
     rows = [
-        [
-            title(run),
-            claim["name"],
-            "yes" if claim["holds"] else "**no**",
-            f"{claim['value']:.4g}",
-            f"{claim['bound']:.4g}",
-        ]
-        for run in runs
-        for claim in run["claims"]
+        [name, *(_claim_cell(by_group.get(each, [])) for each in groups)]
+        for name, by_group in found.items()
     ]
-    return table(["run", "claim", "holds", "value", "bound"], rows)
+    return table(["claim", *groups], rows, num_left=1)
+
+
+def _claim_cell(claims: Sequence[dict[str, Any]]) -> str:
+    if not claims:
+        return ""
+    number = sum(claim["holds"] for claim in claims)
+    verdict = {0: "**no**", len(claims): "yes"}.get(number, f"**in {number} of {len(claims)}**")
+    values, bounds = (_span([claim[key] for claim in claims]) for key in ("value", "bound"))
+    return f"{verdict}: {values} ({bounds})"
+
+
+def _span(values: Sequence[float]) -> str:
+    ends = dict.fromkeys(f"{end:.3g}" for end in (min(values), max(values)))
+    return " to ".join(ends)
 
 
 def filled(page: str, tables: Mapping[str, Callable[[], str]]) -> str:

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 import pages
-from pages import DOCS, table
+from pages import DOCS, mean_and_error, table
 
 PAGE = "regression.md"
 results = partial(pages.results, "regression")
@@ -32,6 +32,18 @@ def title(run: dict[str, Any]) -> str:
     return f"{run['config']['function']}, {run['preset']}, seed {run['seed']}"
 
 
+def world(run: dict[str, Any]) -> str:
+    """What a run has in common with those of other seeds."""
+    return f"{run['config']['function']}, {run['preset']}"
+
+
+def by_world() -> dict[str, list[dict[str, Any]]]:
+    """The committed runs of each function and preset, the published size of the sinusoid first."""
+    worlds = {world(run) for run in results()}
+    ordered = sorted(worlds, key=lambda name: ("paper" not in name, "sinusoid" not in name))
+    return {name: [run for run in results() if world(run) == name] for name in ordered}
+
+
 def method_rows(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The metrics of each method, the naive network among them."""
     metrics = {name: found for name, found in run["metrics"].items() if name in NAMES}
@@ -40,59 +52,58 @@ def method_rows(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: metrics[name] for name in NAMES if name in metrics}
 
 
+def averages(runs: list[dict[str, Any]], method: str, key: str) -> str:
+    """The mean over the runs that have a method of what they measured for it."""
+    found = [rows[method][key] for run in runs if method in (rows := method_rows(run))]
+    return mean_and_error(found, "{:.4f}") if found else ""
+
+
+def finding() -> str:
+    """ECE-2 of every method in every world."""
+    rows = [
+        [title, *(averages(runs, name, "second_order_ece") for runs in by_world().values())]
+        for name, title in NAMES.items()
+    ]
+    return table(["ECE-2", *by_world()], rows, num_left=1)
+
+
 def methods() -> str:
-    """Calibration and error of every method in every run."""
-    rows = []
-    for run in results():
-        for name, found in method_rows(run).items():
-            rows.append(
-                [
-                    title(run),
-                    NAMES[name],
-                    *(
-                        f"{found[key]:.4f}"
-                        for key in (
-                            "first_order_ece",
-                            "second_order_ece",
-                            "first_order_ece_20_bins",
-                            "second_order_ece_20_bins",
-                            "mean_variance",
-                            "grouping_error",
-                        )
-                    ),
-                    seconds_of(run, name),
-                ]
-            )
-    heads = ["run", "method", "ECE-1", "ECE-2", "ECE-1, 20 bins", "ECE-2, 20 bins"]
-    return table([*heads, "mean variance", "grouping error", "seconds"], rows)
-
-
-def seconds_of(run: dict[str, Any], method: str) -> str:
-    """How long a method took; the naive network is a member of the ensemble."""
-    return "" if method == "naive" else f"{run['seconds'][method]:.0f}"
+    """Errors and calibration of every method, at published size."""
+    keys = {
+        "mean_variance": "mean variance",
+        "grouping_error": "grouping error",
+        "second_order_ece_20_bins": "ECE-2, 20 bins",
+        "first_order_ece": "ECE-1",
+        "first_order_ece_20_bins": "ECE-1, 20 bins",
+    }
+    rows = [
+        [name, NAMES[method], *(averages(runs, method, key) for key in keys)]
+        for name, runs in by_world().items()
+        if name.endswith("paper")
+        for method in method_rows(runs[0])
+    ]
+    return table(["run", "method", *keys.values()], rows)
 
 
 def intervals() -> str:
-    """Variance inflation and coverage of the intervals."""
+    """Variance inflation and coverage of the intervals, at published size."""
     rows = []
     for run in results():
         found = run["metrics"].get("intervals")
-        if found is None:
+        if found is None or run["preset"] != "paper":
             continue
         for root, inflation in found["inflation"].items():
-            coverage = found["coverage"][root]
             rows.append(
                 [
                     title(run),
                     f"{root}²",
-                    f"{found['calibration_size']:,}",
                     f"{inflation:.4g}",
                     f"{found['limit'][root]:.4g}",
-                    *(f"{covered:.4f}" for covered in coverage.values()),
+                    *(f"{covered:.4f}" for covered in found["coverage"][root].values()),
                 ]
             )
     rates = ("0.05", "0.1", "0.2", "0.5")
-    heads = ["run", "min_variance", "pairs", "inflation", "E[D]"]
+    heads = ["run", "min_variance", "inflation", "E[D]"]
     return table([*heads, *(f"covers at {rate}" for rate in rates)], rows)
 
 
@@ -113,7 +124,6 @@ def sweeps() -> str:
             for each in sorted(swept, key=itemgetter(setting)) if len(swept) > 1 else ():
                 rows.append(
                     [
-                        title(run),
                         f"{kind} {each[setting]:g}",
                         *(
                             f"{each[key]:.4f}"
@@ -122,8 +132,8 @@ def sweeps() -> str:
                         f"{each['evidence_bound']:,.0f}" if "evidence_bound" in each else "",
                     ]
                 )
-    heads = ["run", "method", "ECE-2", "mean variance", "grouping error", "evidence bound, nats"]
-    return table(heads, rows)
+    heads = ["method", "ECE-2", "mean variance", "grouping error", "evidence bound, nats"]
+    return table(heads, rows, num_left=1)
 
 
 def training_set() -> str:
@@ -147,10 +157,11 @@ def training_set() -> str:
 
 
 TABLES = {
+    "finding": finding,
     "methods": methods,
     "sweeps": sweeps,
     "intervals": intervals,
-    "claims": lambda: pages.claims(results(), title),
+    "claims": lambda: pages.claims([run for runs in by_world().values() for run in runs], world),
     "training-set": training_set,
 }
 
