@@ -41,14 +41,40 @@ def fit(
         LayoutName, typer.Option(help="How y2 gets a constant start.")
     ] = LayoutName.positions,
     separator: Annotated[str, typer.Option(help="Text before each response.")] = "",
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 1000,
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            min=5, help="Most tokens of a prompt and two responses. Default: the model's."
+        ),
+    ] = None,
+    validation_file: Annotated[
+        Path | None, typer.Option(help="Rows to validate on, as in the data.")
+    ] = None,
+    validation_share: Annotated[
+        float | None, typer.Option(help="Share of the rows to hold out and validate on.")
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stop after so many validations without a better one."),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="Optimizer steps. Default: one pass, from 100 to 2,000."),
+    ] = None,
     batch_size: Annotated[
         int, typer.Option(min=1, help="Pairs per step, over all processes.")
     ] = 32,
+    lora_rank: Annotated[
+        int | None,
+        typer.Option(min=1, help="Train an adapter of this rank, not the whole model (PEFT)."),
+    ] = None,
     accumulation_steps: Annotated[
         int, typer.Option(min=1, help="Parts of a batch, one after the other, to save memory.")
     ] = 1,
-    learning_rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 2e-5,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(help="Highest learning rate. Default: 1e-4, or 1e-3 with --lora-rank."),
+    ] = None,
     warmup_steps: Annotated[
         int | None, typer.Option(min=0, help="Default: a tenth of the steps, at most 1000.")
     ] = None,
@@ -57,6 +83,14 @@ def fit(
     precision: Annotated[
         PrecisionName, typer.Option(help="bfloat16 computes under autocast.")
     ] = PrecisionName.float32,
+    gradient_checkpointing: Annotated[
+        bool,
+        typer.Option("--gradient-checkpointing", help="Less memory, about a third more time."),
+    ] = False,
+    log_with: Annotated[
+        str | None,
+        typer.Option(help="Tracker of Accelerate: tensorboard, wandb, ... (files in OUT.logs)."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Order of the rows and draws of the pairs.")] = 0,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 500,
     skip_bad: SkipOption = False,
@@ -74,6 +108,24 @@ def fit(
         state = quiet_state()
         if out.exists():
             raise ValueError(f"{out} exists; name another folder, or remove it.")
+        if validation_file is not None and validation_share is not None:
+            raise ValueError("expected --validation-file or --validation-share, not both.")
+        if patience is not None and validation_file is None and validation_share is None:
+            raise ValueError("--patience needs --validation-file or --validation-share.")
+        if learning_rate is None:
+            learning_rate = (
+                fitting.FULL_LEARNING_RATE if lora_rank is None else fitting.LORA_LEARNING_RATE
+            )
+        settings = {
+            "learning_rate": learning_rate,
+            "warmup_steps": warmup_steps,
+            "weight_decay": weight_decay,
+            "clip_norm": clip_norm,
+            "accumulation_steps": accumulation_steps,
+            "precision": precision.value,
+            "patience": patience,
+            "seed": seed,
+        }
         checkpoints = out.with_name(out.name + ".checkpoints")
         fitted = fitting.fit(
             data,
@@ -82,28 +134,27 @@ def fit(
             layout=layout.value,
             separator=separator,
             batch_size=batch_size,
-            config=fitting.fine_tuning(
-                steps,
-                learning_rate=learning_rate,
-                warmup_steps=warmup_steps,
-                weight_decay=weight_decay,
-                clip_norm=clip_norm,
-                accumulation_steps=accumulation_steps,
-                precision=precision.value,
-                seed=seed,
-            ),
+            lora_rank=lora_rank,
+            config=lambda one_pass: fitting.fine_tuning(steps or one_pass, **settings),
+            validation=validation_file or validation_share,
+            max_length=max_length,
+            gradient_checkpointing=gradient_checkpointing,
             skip_bad=skip_bad,
             checkpoint_dir=checkpoints,
             checkpoint_every=checkpoint_every,
             progress="fit",
+            log_with=log_with,
+            log_dir=None if log_with is None else out.with_name(out.name + ".logs"),
             tell=say,
         )
         if state.is_main_process:
             fitted.model.save(out)
             shutil.rmtree(checkpoints)
-            recent = fitted.history.losses[-max(1, steps // 10) :].mean()
-            say(
-                f"wrote {out}: {recent:.4f} nats per pair over the last steps; next: "
-                f"secondguess check {out} HELD_OUT_FILE"
-            )
+            history = fitted.history
+            found = f"{history.losses[-max(1, len(history.losses) // 10) :].mean():.4f}"
+            found += " nats per pair over the last steps"
+            if len(history.validation_losses):
+                best = history.validation_losses.min()
+                found += f", {best:.4f} on rows held out at step {history.best_step:,}"
+            say(f"wrote {out}: {found}; next: secondguess check {out} HELD_OUT_FILE")
         state.wait_for_everyone()

@@ -7,8 +7,10 @@ interrupted run is recognised. The loss is in `shared_prompts`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +18,26 @@ import numpy as np
 from accelerate import PartialState
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from secondguess.language.adapters import Adapter
 from secondguess.language.collating import Batch, PairCollator
 from secondguess.language.formatting import AnyRow, Layout, PairFormatter
 from secondguess.language.model import PairLanguageModel, context_length, load_network
-from secondguess.language.rows import Rows, Survey, surveyed
+from secondguess.language.rows import Rows, Survey, held_out_of
 from secondguess.language.shared_prompts import pair_loss
 from secondguess.training.loop import TrainingConfig, TrainingHistory, train
+
+FULL_LEARNING_RATE = 1e-4
+LORA_LEARNING_RATE = 1e-3
+"""Right for SmolLM2-135M; full fine-tuning of models of billions of weights wants a tenth."""
 
 
 def fine_tuning(
     num_steps: int = 1000,
     *,
-    learning_rate: float = 2e-5,
+    learning_rate: float = FULL_LEARNING_RATE,
     warmup_steps: int | None = None,
     clip_norm: float = 1.0,
+    validate_every: int | None = None,
     **others: Any,
 ) -> TrainingConfig:
     """Settings that suit a pretrained model.
@@ -42,6 +50,7 @@ def fine_tuning(
         learning_rate: the highest learning rate.
         warmup_steps: by default a tenth of the steps, at most 1000.
         clip_norm: largest norm of the gradient.
+        validate_every: by default a tenth of the steps.
         others: further fields of `TrainingConfig`.
     """
     if warmup_steps is None:
@@ -51,8 +60,21 @@ def fine_tuning(
         learning_rate=learning_rate,
         warmup_steps=warmup_steps,
         clip_norm=clip_norm,
+        validate_every=validate_every or max(1, num_steps // 10),
         **others,
     )
+
+
+def one_pass(num_rows: int, batch_size: int) -> int:
+    """Steps for one pass over the rows, but at least 100 and at most 2,000.
+
+    In one pass every pair is new to the model, so that it can learn how far it knows the answers,
+    but not the answers by heart, which would make it sure of itself everywhere.
+
+    >>> one_pass(4160, 32), one_pass(50, 32)
+    (130, 100)
+    """
+    return min(2000, max(100, math.ceil(num_rows / batch_size)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,12 +85,14 @@ class PairFit:
         model: the pair model, in evaluation mode.
         history: the losses, in nats per pair.
         num_rows: how many rows it was trained on.
+        num_held_out: how many rows it was validated on.
         num_skipped: how many rows could not be used.
     """
 
     model: PairLanguageModel
     history: TrainingHistory
     num_rows: int
+    num_held_out: int
     num_skipped: int
 
 
@@ -80,11 +104,17 @@ def fit(
     layout: Layout = "positions",
     separator: str = "",
     batch_size: int = 32,
-    config: TrainingConfig | None = None,
+    lora_rank: int | None = None,
+    config: TrainingConfig | Callable[[int], TrainingConfig] | None = None,
+    validation: Sequence[AnyRow] | Path | str | float | None = None,
+    max_length: int | None = None,
+    gradient_checkpointing: bool = False,
     skip_bad: bool = False,
     checkpoint_dir: Path | str | None = None,
     checkpoint_every: int = 500,
     progress: str | None = None,
+    log_with: str | Sequence[Any] | None = None,
+    log_dir: Path | str | None = None,
     tell: Callable[[str], object] = lambda line: None,
 ) -> PairFit:
     """Train a causal language model on pairs of responses, in place if a network is given.
@@ -112,45 +142,99 @@ def fit(
         layout: see `PairFormat`.
         separator: text before each response.
         batch_size: pairs per step, over all processes.
-        config: settings of the training; `fine_tuning()` by default.
+        lora_rank: train an adapter of this rank instead of the weights themselves (see `adapters`).
+        config: settings of the training, or a function that makes them from the number of steps of
+            `one_pass`; `fine_tuning` by default, with the learning rate for an adapter or for all
+            weights.
+        validation: rows or a file to validate on, or the share of `rows` to hold out for it, drawn
+            at random; the model ends with the weights of the best validation, and stops early if
+            `config.patience` says so.
+        max_length: most tokens of a prompt and two responses; longer rows are bad rows. By default
+            the model's context.
+        gradient_checkpointing: compute activations twice instead of keeping them, which saves
+            memory and costs about a third more time.
         skip_bad: leave rows out that cannot be used, instead of raising.
         checkpoint_dir: where checkpoints are kept; nothing is kept without it.
         checkpoint_every: steps between checkpoints.
         progress: label of the progress bar; None for no bar.
+        log_with: trackers of Accelerate that the losses are sent to, by name (`tensorboard`,
+            `wandb`, ...) or as objects.
+        log_dir: where trackers that write files put them.
         tell: called with a line about the rows before the training starts.
     """
-    config = config or fine_tuning()
     network, tokenizer = model if isinstance(model, tuple) else load_network(model)
+    room = context_length(network)
     survey = Survey(
         tokenizer,
-        context_length=context_length(network),
+        context_length=min(filter(None, (room, max_length)), default=None),
         response_length=response_length,
         layout=layout,
         separator=separator,
     )
-    usable, num_skipped = surveyed(rows, survey, skip_bad=skip_bad)
-    pair_model = PairLanguageModel(network, survey.formatter())
+    usable, held_out, num_skipped = held_out_of(rows, validation, survey, skip_bad=skip_bad)
+    formatter = PairFormatter(tokenizer, survey.formatter().config, context_length=room)
+    pair_model = PairLanguageModel(network, formatter)
     if PartialState().is_main_process:
         skipped = f", {num_skipped:,} skipped" if num_skipped else ""
-        owned = pair_model.formatter.config.response_length
-        tell(f"{len(usable):,} rows{skipped}; responses own {owned} positions")
+        apart = f", {len(held_out):,} held out" if held_out else ""
+        owned = formatter.config.response_length
+        tell(f"{len(usable):,} rows{apart}{skipped}; responses own {owned} positions")
+    if not isinstance(config, TrainingConfig):
+        rate = FULL_LEARNING_RATE if lora_rank is None else LORA_LEARNING_RATE
+        make_config = config or partial(fine_tuning, learning_rate=rate)
+        config = make_config(one_pass(len(usable), batch_size))
+    identity = {
+        "rows": survey.digest,
+        "held_out": len(held_out),
+        "batch_size": batch_size,
+        "lora_rank": lora_rank,
+        **({} if checkpoint_dir is None else pair_model.identity),
+    }
+    source = str(network.config.name_or_path if isinstance(model, tuple) else model)
+    adapter = None
+    if lora_rank is not None:
+        adapter = Adapter(network, lora_rank, base=source, seed=config.seed)
+    if gradient_checkpointing:
+        network.gradient_checkpointing_enable({"use_reentrant": False})
     history = train(
-        network,
-        loss=pair_loss,
-        batch_at=pair_batches(
-            usable, pair_model.formatter, batch_size=batch_size, seed=config.seed
-        ),
+        network if adapter is None else adapter,
+        loss=lambda _, batch: pair_loss(network, batch),  # an adapter is inside the network
+        batch_at=pair_batches(usable, formatter, batch_size=batch_size, seed=config.seed),
         config=config,
+        validate=_validation(network, held_out, formatter, batch_size) if held_out else None,
         checkpoint_dir=checkpoint_dir,
         checkpoint_every=checkpoint_every,
-        identity={
-            "rows": survey.digest,
-            "batch_size": batch_size,
-            **({} if checkpoint_dir is None else pair_model.identity),
-        },
+        identity=identity,
         progress=progress,
+        log_with=log_with,
+        log_dir=log_dir,
     )
-    return PairFit(pair_model, history, len(usable), num_skipped)
+    if gradient_checkpointing:
+        network.gradient_checkpointing_disable()
+    if adapter is not None:
+        saved = adapter.saved()
+        pair_model = replace(pair_model, network=adapter.merge(), adapter=saved)
+    return PairFit(pair_model, history, len(usable), len(held_out), num_skipped)
+
+
+def _validation(
+    network: PreTrainedModel, held_out: Rows, formatter: PairFormatter, batch_size: int
+) -> Callable[[object], float]:
+    """The mean loss of held-out pairs; which two responses of a row are its pair never changes."""
+    collator = PairCollator(formatter)
+
+    def validate(_: object) -> float:
+        total = 0.0
+        for start in range(0, len(held_out), batch_size):
+            chosen = range(start, min(start + batch_size, len(held_out)))
+            batch = collator.collate(
+                [held_out[index] for index in chosen], np.random.default_rng(start)
+            )
+            on_device = {name: tensor.to(network.device) for name, tensor in batch.items()}
+            total += len(chosen) * pair_loss(network, on_device).item()
+        return total / len(held_out)
+
+    return validate
 
 
 def pair_batches(

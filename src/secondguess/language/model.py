@@ -6,7 +6,6 @@ loaded as one folder.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 from collections.abc import Mapping
@@ -18,7 +17,10 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from secondguess._files import MANIFEST, check_manifest, replacing_folder
+from secondguess.language.adapters import SavedAdapter, has_adapter, load_merged
+from secondguess.language.digests import digest_of_tokenizer, digest_of_weights
 from secondguess.language.formatting import PairFormat, PairFormatter
+from secondguess.language.recalibration import SequenceRecalibration
 from secondguess.models.transformer import register_transformer
 
 
@@ -47,10 +49,15 @@ class PairLanguageModel:
         network: any causal language model of `transformers` that takes `position_ids` and keeps an
             attention cache; put it in evaluation mode and on its device yourself.
         formatter: the tokenizer and the format.
+        adapter: for a network that is a base model with an adapter folded in, the adapter, which is
+            then saved in place of the weights.
+        recalibration: how scores are corrected, if the model was recalibrated on held-out pairs.
     """
 
     network: PreTrainedModel
     formatter: PairFormatter
+    adapter: SavedAdapter | None = None
+    recalibration: SequenceRecalibration | None = None
 
     def __post_init__(self) -> None:
         check_network(self.network)
@@ -69,20 +76,28 @@ class PairLanguageModel:
         model of the same identity.
         """
         return {
-            "weights": _digest_of_weights(self.network),
-            "tokenizer": _digest_of_tokenizer(self.formatter.tokenizer),
+            "weights": digest_of_weights(self.network),
+            "tokenizer": digest_of_tokenizer(self.formatter.tokenizer),
             "format": asdict(self.formatter.config),
+            **({} if self.recalibration is None else {"recalibration": asdict(self.recalibration)}),
         }
 
     def save(self, directory: Path | str) -> None:
         """Write weights (safetensors), tokenizer and format as one folder, whole or not at all.
 
+        Of a model with an adapter, the adapter is written in place of the weights.
+
         A model that was saved there before is replaced at once; a manifest is written with it.
         """
         with replacing_folder(Path(directory)) as unfinished:
-            self.network.save_pretrained(unfinished)
+            if self.adapter is None:
+                self.network.save_pretrained(unfinished)
+            else:
+                self.adapter.save(unfinished)
             self.formatter.tokenizer.save_pretrained(unfinished)
             self.formatter.config.save(unfinished)
+            if self.recalibration is not None:
+                self.recalibration.save(unfinished)
 
     @classmethod
     def load(
@@ -91,19 +106,37 @@ class PairLanguageModel:
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
+        base: Path | str | None = None,
     ) -> PairLanguageModel:
         """Read what `save` wrote, ready to score.
 
         A folder with a manifest must be as it was saved. One without, from a trainer of your own,
         is taken as it is.
+
+        Args:
+            source: the folder.
+            dtype: of the weights.
+            device: where the network is put.
+            base: where the base model of an adapter is, if it was moved since.
         """
         config = PairFormat.load(source)
         if Path(source, MANIFEST).is_file():
             check_manifest(Path(source))
-        network, tokenizer = load_network(source, dtype=dtype)
+        adapter = None
+        if has_adapter(source):
+            # An adapter is merged in the precision that it was trained in.
+            network, adapter = load_merged(
+                Path(source),
+                base=base,
+                load=load_network,
+            )
+            network = network.to(dtype)  # pyright: ignore[reportArgumentType]
+            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        else:
+            network, tokenizer = load_network(source, dtype=dtype)
         formatter = PairFormatter(tokenizer, config, context_length=context_length(network))
         network = network.to(device).eval()  # pyright: ignore[reportArgumentType]
-        return cls(network, formatter)
+        return cls(network, formatter, adapter, SequenceRecalibration.load(source))
 
 
 def load_network(
@@ -170,28 +203,6 @@ def _gguf_unpacking() -> dict[str, Any]:
     from transformers import GgufConfig
 
     return {"quantization_config": GgufConfig(dequantize=True)}
-
-
-def _digest_of_weights(network: PreTrainedModel) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    settings = network.config.to_dict()
-    for volatile in ("_name_or_path", "transformers_version", "dtype", "torch_dtype"):
-        settings.pop(volatile, None)
-    digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
-    for name, tensor in network.state_dict().items():
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def _digest_of_tokenizer(tokenizer: Any) -> str:
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    rules = tokenizer.get_vocab() if backend is None else json.loads(backend.to_str())
-    for volatile in ("padding", "truncation"):  # set by whoever called it last
-        rules.pop(volatile, None)
-    named = [rules, tokenizer.special_tokens_map, tokenizer.chat_template]
-    text = json.dumps(named, sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def check_network(network: PreTrainedModel) -> None:

@@ -126,6 +126,62 @@ def surveyed(
     return usable, len(rows) - len(usable)
 
 
+HELD_OUT_SEED = 0
+"""Which rows are held out depends on how many there are, and on nothing else."""
+
+
+def held_out_of(
+    rows: Sequence[AnyRow] | Path | str,
+    validation: Sequence[AnyRow] | Path | str | float | None,
+    survey: Survey,
+    *,
+    skip_bad: bool,
+) -> tuple[Rows, Rows, int]:
+    """Rows to train on, rows to validate on, and how many were skipped.
+
+    >>> from secondguess.language.tokenizer import word_tokenizer
+    >>> survey = Survey(word_tokenizer(["flip", "heads", "tails"]), context_length=16)
+    >>> rows = [{"prompt": "flip", "responses": ["heads", "tails"]}] * 10
+    >>> training, held_out, _ = held_out_of(rows, 0.2, survey, skip_bad=False)
+    >>> len(training), len(held_out)
+    (8, 2)
+
+    Args:
+        rows: all rows, or those to train on.
+        validation: other rows, or the share of `rows` to hold out; None for none.
+        survey: looks at every row.
+        skip_bad: leave bad rows out instead of raising.
+    """
+    usable, num_skipped = surveyed(rows, survey, skip_bad=skip_bad)
+    if validation is None:
+        return usable, [], num_skipped
+    if not isinstance(validation, float | int):
+        held_out, num_skipped_there = surveyed(validation, survey, skip_bad=skip_bad)
+        return usable, held_out, num_skipped + num_skipped_there
+    num_held_out = round(validation * len(usable))
+    if not 0 < validation < 1 or not 0 < num_held_out < len(usable):
+        raise ValueError(
+            f"validation is {validation!r} of {len(usable)} rows; expected a share between 0 and 1 "
+            f"that leaves rows on both sides."
+        )
+    order = np.random.default_rng(HELD_OUT_SEED).permutation(len(usable))
+    held_out = np.sort(order[:num_held_out])
+    return Subset(usable, np.sort(order[num_held_out:])), Subset(usable, held_out), num_skipped
+
+
+class Subset:
+    """Some of the rows, by their numbers."""
+
+    def __init__(self, rows: Rows, indices: np.ndarray) -> None:
+        self._rows, self._indices = rows, indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index: int, /) -> AnyRow:
+        return self._rows[int(self._indices[index])]
+
+
 class RowFile:
     """The rows of a file of JSON lines, read when they are asked for: eight bytes of memory each.
 

@@ -42,7 +42,11 @@ def pair_loss(network: nn.Module, batch: Batch) -> Tensor:
         logits, targets = response_logits(network, batch, starts)
     else:
         inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-        logits, targets = network(**inputs, use_cache=False).logits[:, :-1], labels[:, 1:]
+        # No prompt is scored: a large vocabulary makes its logits dear.
+        width = labels.shape[1] - int(starts.min()) + 1
+        kept = {"logits_to_keep": width} if last_logits_only(network) else {}
+        logits = network(**inputs, use_cache=False, **kept).logits[:, -width:-1]
+        targets = labels[:, 1 - width :]
     total = functional.cross_entropy(
         logits.flatten(0, 1), targets.flatten(), ignore_index=NOT_SCORED, reduction="sum"
     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -157,6 +157,8 @@ def train(
     checkpoint_seconds: float = 300.0,
     identity: Mapping[str, Any] | None = None,
     progress: str | None = None,
+    log_with: str | Sequence[Any] | None = None,
+    log_dir: Path | str | None = None,
 ) -> TrainingHistory:
     """Train a model in place; resume from the newest checkpoint where there is one.
 
@@ -194,6 +196,9 @@ def train(
         identity: anything else, in JSON types, that a checkpoint must share with this training to
             be used, such as the name and seed of the data.
         progress: what to call the training where its progress is shown; without it, it is not.
+        log_with: trackers that Accelerate knows by name, or tracker objects; they are sent the loss
+            and the learning rate every ten steps, and every validation.
+        log_dir: where trackers that write files put them.
 
     Raises:
         BlockingIOError: another process is training in `checkpoint_dir`.
@@ -201,7 +206,13 @@ def train(
         TrainingStopped: a signal asked for the end; the training can be resumed.
         ValueError: the checkpoint is of another training run, or the batch cannot be divided.
     """
-    accelerator = Accelerator()
+    accelerator = Accelerator(
+        log_with=log_with,  # pyright: ignore[reportArgumentType]
+        project_dir=log_dir,
+    )
+    if log_with is not None:
+        settings = {name: str(value) for name, value in asdict(config).items()}
+        accelerator.init_trackers(progress or "training", settings)
     objective = accelerator.prepare(Objective(model, loss, config.precision))
     state = TrainingState(
         model,
@@ -259,11 +270,15 @@ def train(
                 state.step % config.validate_every == 0 or state.step == config.num_steps
             ):
                 state.record_validation(validate, config.patience)
+                accelerator.log({"validation_loss": state.validations[-1][1]}, step=state.step)
 
             # progress
-            if progress is not None and (state.step % _LOOK_EVERY == 0 or state.ended):
-                recent = state.losses[max(0, state.step - _LOOK_EVERY) : state.step].mean()
-                show(state.step, config.num_steps, f"loss {recent.item():.4f}")
+            watched = progress is not None or log_with is not None
+            if watched and (state.step % _LOOK_EVERY == 0 or state.ended):
+                recent = state.losses[max(0, state.step - _LOOK_EVERY) : state.step].mean().item()
+                show(state.step, config.num_steps, f"loss {recent:.4f}")
+                rate = learning_rate_at(config, state.step - 1)
+                accelerator.log({"loss": recent, "learning_rate": rate}, step=state.step)
 
             # checkpoint: by steps, by time, at the end, and before a signal ends it
             signal, is_late = caught[0], time.monotonic() - written_at >= checkpoint_seconds
@@ -279,6 +294,8 @@ def train(
                 raise TrainingStopped(signal, state.step, checkpoint_path)
 
     state.finish()
+    for tracker in accelerator.trackers:
+        tracker.finish()
     return TrainingHistory(
         losses=state.losses[: state.step].double().cpu().numpy(),
         validation_steps=np.array([step for step, _ in state.validations], dtype=np.int64),
