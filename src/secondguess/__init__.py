@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         PairFormat,
     )
     from secondguess.language.generation import Sampling
+    from secondguess.language.meanings import score_meanings
     from secondguess.language.model import (
         PairLanguageModel,
     )
@@ -69,6 +70,10 @@ if TYPE_CHECKING:
     from secondguess.theory.calibration.one_sided import (
         CalibratedLowerBound,
         fit_calibrated_lower_bound,
+    )
+    from secondguess.theory.calibration.thresholds import (
+        GuaranteedThreshold,
+        guaranteed_threshold,
     )
     from secondguess.theory.decoding import (
         decode_rejection,
@@ -134,6 +139,7 @@ _HOMES = {
     "language.formatting": ("PairFormat",),
     "language.answering": ("answer",),
     "language.generation": ("Sampling",),
+    "language.meanings": ("score_meanings",),
     "language.model": ("PairLanguageModel",),
     "language.scoring": ("score",),
     "theory.annotations": ("Annotations",),
@@ -164,6 +170,7 @@ _HOMES = {
         "CalibratedLowerBound",
         "fit_calibrated_lower_bound",
     ),
+    "theory.calibration.thresholds": ("GuaranteedThreshold", "guaranteed_threshold"),
     "theory.decoding": (
         "decode_rejection",
         "decode_selective",
@@ -226,6 +233,7 @@ __all__ = [
     "Decision",
     "EceFloor",
     "GapKind",
+    "GuaranteedThreshold",
     "HallucinationCurve",
     "HallucinationCurveDisplay",
     "InflationStream",
@@ -264,6 +272,7 @@ __all__ = [
     "fit_inflation_by_class",
     "fit_variance_inflation",
     "grouping_error",
+    "guaranteed_threshold",
     "hallucination_bound",
     "hallucination_curve",
     "interval_coverage",
@@ -278,6 +287,7 @@ __all__ = [
     "reliability_bins",
     "risk_coverage_curve",
     "score",
+    "score_meanings",
     "second_order_ece",
     "second_order_ece_floor",
     "second_order_ece_standard_error",

@@ -133,7 +133,9 @@ def test_each_model_is_named_for_what_it_is(verdict: Verdict) -> None:
         assert found.use_of_first.mean == pytest.approx(0, abs=1e-9)
 
 
-def simulated_check(rng: np.random.Generator, num_pairs: int) -> PairCheck:
+def simulated_check(
+    rng: np.random.Generator, num_pairs: int, *, recalibrated: bool = False
+) -> PairCheck:
     """The check of an exactly calibrated table with heavy tails, drawn without a network."""
     size = 6
     truths = rng.dirichlet(np.full(size, 0.2), size=3)
@@ -163,15 +165,21 @@ def simulated_check(rng: np.random.Generator, num_pairs: int) -> PairCheck:
         drawn_gain=log_given[y1, drawn] - log_p[drawn],
         drawn_overlap=(y1 == drawn).astype(float),
         drawn_log_second=log_p[drawn_second],
+        guessed=drawn_first == y1,
+        log_guess=log_p[drawn_first],
+        recalibrated=recalibrated,
     )
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("num_pairs", [5, 50, 500])
-def test_calibrated_models_are_hardly_ever_accused(num_pairs: int) -> None:
+@pytest.mark.parametrize("recalibrated", [False, True])
+def test_calibrated_models_are_hardly_ever_accused(num_pairs: int, recalibrated: bool) -> None:
     """Each of 1,000 is accused with probability below 5e-4; more than 6 of them, below 1e-6."""
     rng = np.random.default_rng(num_pairs)
-    verdicts = [simulated_check(rng, num_pairs).verdict for _ in range(1000)]
+    verdicts = [
+        simulated_check(rng, num_pairs, recalibrated=recalibrated).verdict for _ in range(1000)
+    ]
     assert sum(verdict is not Verdict.NO_SIGN for verdict in verdicts) <= 6
 
 

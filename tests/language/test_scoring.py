@@ -155,3 +155,15 @@ def test_refuses_rows_without_responses_and_empty_batches() -> None:
         score(pair_model("gpt2"), [{"prompt": "w1", "responses": []}])
     with pytest.raises(ValueError, match="batch_size is 0"):
         score_texts(pair_model("gpt2"), ["w1"], ["w3"], batch_size=0)
+
+
+def test_averaging_both_orders_makes_pairs_symmetric_and_no_less_likely() -> None:
+    model = pair_model("llama")
+    rng = np.random.default_rng(0)
+    firsts, seconds = ragged_texts(rng, 6, 4), ragged_texts(rng, 6, 4)
+    rows, turned = pair_rows(["w1"] * 6, firsts, seconds), pair_rows(["w1"] * 6, seconds, firsts)
+    one, two = (sum(score_pairs(model, each)) for each in (rows, turned))
+    both, both_turned = (sum(score_pairs(model, each, both_orders=True)) for each in (rows, turned))
+    np.testing.assert_allclose(both, both_turned, atol=1e-6)
+    np.testing.assert_allclose(both, np.logaddexp(one, two) - np.log(2), atol=1e-6)
+    assert np.all(both >= (one + two) / 2 - 1e-9)

@@ -76,7 +76,7 @@ def check(
         if not file.is_file():
             raise ValueError(f"{file} is not a file; expected held-out JSON lines.")
         pair_model = load_model(model, quiet_state())
-        rows, flags, num_skipped = _held_out(file, pair_model, property_column, skip_bad=skip_bad)
+        rows, flags, num_skipped = held_out(file, pair_model, property_column, skip_bad=skip_bad)
         rng = np.random.default_rng(seed)
         result = checking.check(pair_model, rows, rng=rng, batch_size=batch_size)
         CheckFinding.of(result, pair_model).save_beside(model)
@@ -95,7 +95,7 @@ def check(
             typer.echo(line)
 
 
-def _held_out(
+def held_out(
     file: Path, model: PairLanguageModel, property_column: str | None, *, skip_bad: bool
 ) -> tuple[list[EncodedRow], list[list[bool]], int]:
     """Rows, the property of their first two responses, and how many lines were skipped."""
@@ -152,7 +152,9 @@ def _as_record(check: PairCheck, rate: PropertyRate | None, num_skipped: int) ->
             name: {"mean": control.mean, "error": control.error, "allowed": control.allowed}
             for name, _, control in _controls(check)
         },
+        "recalibrated": check.recalibrated,
         "root_mean_square_asymmetry": check.root_mean_square_asymmetry,
+        "gain_of_both_orders": check.gain_of_both_orders,
         "share_above_one": check.share_above_one,
         "bounds_rest_on": str(RestsOn.CALIBRATED_PAIRS),
     }
@@ -176,6 +178,7 @@ def _controls(check: PairCheck) -> list[tuple[str, str, Control]]:
         ("gain_excess", "gain of peeking - what own second guesses imply", check.gain_excess),
         ("repeat_excess", "repeats y2 = y1, observed - predicted", check.repeat_excess),
         ("overlap_excess", "words shared by y1 and y2, observed - drawn", check.overlap_excess),
+        ("guess_excess", "own draws y = y1, observed - predicted", check.guess_excess),
         ("marginal_difference", "second guesses - first guesses", check.marginal_difference),
     ]
 
@@ -191,9 +194,12 @@ def _report(
     from secondguess.theory.records import RestsOn
 
     skipped = f" ({num_skipped:,} lines skipped)" if num_skipped else ""
-    yield f"{len(check):,} held-out pairs{skipped}"
+    recalibrated = "; the model is recalibrated" if check.recalibrated else ""
+    yield f"{len(check):,} held-out pairs{skipped}{recalibrated}"
     yield f"{'':<58}{'observed':>10}  if calibrated"
-    for _, label, control in _controls(check):
+    for name, label, control in _controls(check):
+        if name == "guess_excess" and not check.recalibrated:
+            continue  # nothing is judged by it
         mark = "  <-" if control.side else ""
         yield f"{label:<58}{control.mean:>+10.4f}  0 (± {control.allowed:.4f}){mark}"
     other = check.use_of_first
@@ -208,6 +214,10 @@ def _report(
         yield f"{hold} (no sign is no proof)."
     else:
         yield f"{hold}: do not rely on them."
+        if check.recalibrated:
+            yield "remedy: train further, or recalibrate on more pairs (secondguess recalibrate)."
+        else:
+            yield "remedy: secondguess recalibrate, on other held-out pairs; then check again."
     if rate is not None:
         lower, upper = float(rate.interval.lower[0]), float(rate.interval.upper[0])
         yield (
@@ -261,6 +271,11 @@ def _shown_lines(file: Path) -> Iterator[Text]:
             if row.get("abstained"):
                 yield Text.assemble(_prompt_text(row), ("(abstains)", "dim"))
                 continue
+            if "meaning" in row:
+                yield Text.assemble(
+                    _prompt_text(row), str(row["answer"]), ("  " + _of_meaning(row), "dim")
+                )
+                continue
             responses = row["responses"] if "responses" in row else [row.get("response")]
             for response in responses:
                 if not isinstance(response, dict) or "cheating" not in response:
@@ -289,6 +304,11 @@ def _colour(amount: float) -> str:
     faded, red = round(255 - 155 * strength), amount >= 0
     channels = (255, faded, faded) if red else (faded, faded, 255)
     return f"rgb({','.join(map(str, channels))})"
+
+
+def _of_meaning(row: Row) -> str:
+    bound = "no bound" if row.get("bound") is None else f"bound {row['bound']:.3f}"
+    return f"means {row['meaning']}, {bound} {row.get('rests_on') or ''}".rstrip()
 
 
 def _summary(row: Row, response: Row) -> str:

@@ -11,19 +11,24 @@ import typer
 from secondguess.cli.errors import user_errors
 from secondguess.cli.fit import fit
 from secondguess.cli.inspection import check, show
+from secondguess.cli.marked import threshold_from
+from secondguess.cli.recalibrate import recalibrate
 from secondguess.cli.rows import (
     BatchSizeOption,
     EngineOption,
+    MeaningOption,
     ModelArgument,
     SkipOption,
     WindowOption,
     by_window,
     describe,
     describe_decision,
+    describe_meaning,
     heed_check,
     open_engine,
     quiet_state,
     run_job,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +57,7 @@ class GapName(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add all commands on language models."""
-    for command in (fit, check, score, answer, show):
+    for command in (fit, check, recalibrate, score, answer, show):
         app.command(rich_help_panel="Language models")(command)
 
 
@@ -108,8 +113,21 @@ def answer(
     model: ModelArgument,
     file: Annotated[Path, typer.Argument(help='JSON lines {"prompt": "..."}.')],
     max_hallucination_rate: Annotated[
-        float, typer.Option(help="The largest bound that is still answered.")
-    ],
+        float | None, typer.Option(help="The largest bound that is still answered.")
+    ] = None,
+    labelled: Annotated[
+        Path | None,
+        typer.Option(
+            help='Answers of this command, each with "right": true or false added: they choose '
+            "the rate, for --max-error-rate."
+        ),
+    ] = None,
+    max_error_rate: Annotated[
+        float, typer.Option(help="Share of wrong answers that --labelled guarantees.")
+    ] = 0.05,
+    failure_rate: Annotated[
+        float, typer.Option(help="How often the guarantee of --labelled may fail.")
+    ] = 0.05,
     out: Annotated[
         Path | None, typer.Option(help="Default: the input's name with .answers.jsonl.")
     ] = None,
@@ -131,6 +149,7 @@ def answer(
     min_probability: Annotated[
         float | None, typer.Option(help="No token less likely than this.")
     ] = None,
+    meaning: MeaningOption = None,
     gap: Annotated[
         GapName, typer.Option(help="How confidences above 1 are treated.")
     ] = GapName.absolute,
@@ -151,6 +170,10 @@ def answer(
     An answer whose bound is b is made up with a probability of at most b, if the model is
     calibrated on pairs. What 'secondguess check' found about the model is heeded: a rate finer than
     its noise, and a model with signs against it, are refused.
+
+    With --labelled, the rate is chosen so that at most --max-error-rate of the answers are wrong,
+    whatever the model is: guaranteed by the marked answers, for prompts like theirs. Answer with
+    --max-hallucination-rate 0.99, mark a few hundred answers, then repeat with the same options.
     """
     with user_errors():
         import numpy as np
@@ -160,15 +183,33 @@ def answer(
         from secondguess.language.engine_answers import answer_with
         from secondguess.language.engines import LocalEngine
         from secondguess.language.generation import Sampling
+        from secondguess.language.meaning_functions import meaning_from
 
-        rate = check_rate("max_hallucination_rate", max_hallucination_rate)
+        if (max_hallucination_rate is None) == (labelled is None):
+            raise ValueError("expected either --max-hallucination-rate or --labelled.")
+        means = None if meaning is None else meaning_from(meaning)
+        threshold = None
+        if labelled is not None:
+            threshold, rate = threshold_from(
+                labelled, max_error_rate=max_error_rate, failure_rate=failure_rate
+            )
+        else:
+            rate = check_rate("max_hallucination_rate", max_hallucination_rate)
         sampling = Sampling(
             temperature=temperature, top_k=top_k, top_p=top_p, min_probability=min_probability
         )
         state = quiet_state()
         opened = open_engine(model, engine, state, batch_size)
         pair_model = opened.model if isinstance(opened, LocalEngine) else None
-        heed_check(model, pair_model, rate, ignore=ignore_check, tell=state.is_main_process)
+        if means is not None and (pair_model is None or sampling != Sampling()):
+            raise ValueError(
+                "--meaning draws from the model itself; expected no --engine and no option on how "
+                "tokens are chosen."
+            )
+        if threshold is None:
+            heed_check(model, pair_model, rate, ignore=ignore_check, tell=state.is_main_process)
+        elif state.is_main_process:  # it holds for any model, checked or not
+            say(f"{labelled}: {threshold}; the score is minus the gap")
 
         def work(rows: list[EncodedRow], window: Window) -> list[Row]:
             options: dict[str, Any] = {
@@ -183,6 +224,18 @@ def answer(
                 decisions = answer_with(opened, prompts, rate, seed=place, **options)
             else:
                 rng = np.random.default_rng(place)
+                if means is not None:
+                    options["sampling"] = None
+                    judged = answering.answer(
+                        pair_model,
+                        rows,
+                        rate,
+                        rng=rng,
+                        meaning=means,
+                        batch_size=batch_size,
+                        **options,
+                    )
+                    return [describe_meaning(decision) for decision in judged]
                 decisions = answering.answer(
                     pair_model, rows, rate, rng=rng, batch_size=batch_size, **options
                 )
@@ -196,6 +249,7 @@ def answer(
             "num_candidates": num_candidates,
             "sampling": repr(sampling),
             "gap": gap.value,
+            "meaning": meaning,
             "seed": seed,
             "batch_size": batch_size,
             "skip_bad": skip_bad,

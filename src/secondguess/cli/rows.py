@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from secondguess.language.engines import Engine
     from secondguess.language.formatting import EncodedRow, PairFormatter
     from secondguess.language.jsonl import Row, Window, WindowedJob
+    from secondguess.language.meanings import ScoredMeaning
     from secondguess.language.model import PairLanguageModel
     from secondguess.language.scoring import ScoredResponse
     from secondguess.theory.records import Decision
@@ -34,6 +35,13 @@ EngineOption = Annotated[
     typer.Option(
         help="Address of a vLLM server that holds the model, such as http://127.0.0.1:8001. MODEL "
         "then only gives tokenizer and format. Default: the model runs in this process."
+    ),
+]
+MeaningOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Judge what answers mean, not how they are worded: words (no case, no punctuation), "
+        "field:NAME (of a JSON object), or a regular expression with a group."
     ),
 ]
 WindowOption = Annotated[
@@ -154,6 +162,24 @@ def describe_decision(formatter: PairFormatter, decision: Decision[ScoredRespons
         "cut_off": decision.cut_off,
         "num_candidates": decision.num_candidates,
         "response": None if given is None else describe(formatter, given),
+    }
+
+
+def describe_meaning(decision: Decision[ScoredMeaning]) -> Row:
+    """An answer that was judged by its meaning, or an abstention, as JSON."""
+    given, bound = decision.response, decision.bound
+    estimate = None if given is None else float(given.scores.epistemic_confidence)
+    return {
+        "answer": None if given is None else given.text,
+        "meaning": None if given is None else str(given.meaning),
+        "abstained": decision.abstained,
+        "gap": number(decision.gap),
+        "bound": None if bound is None else number(float(bound.value)),
+        "rests_on": None if bound is None else str(bound.rests_on),
+        "outside_theorem": bound is not None and bool(bound.outside_theorem),
+        "epistemic_confidence": number(estimate),
+        "cut_off": decision.cut_off,
+        "num_candidates": decision.num_candidates,
     }
 
 

@@ -11,9 +11,18 @@ from secondguess.language.findings import CheckFinding
 from secondguess.language.fitting import PairFit, fine_tuning, fit, pair_batches
 from secondguess.language.formatting import EncodedRow, PairFormat, PairFormatter
 from secondguess.language.generation import Sampling, sample, sample_seconds
+from secondguess.language.meaning_functions import (
+    by_embedding,
+    by_json_field,
+    by_pattern,
+    normalised,
+)
+from secondguess.language.meanings import ScoredMeaning, score_meanings
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.pair_arrays import PairLayout
 from secondguess.language.properties import property_rate
+from secondguess.language.recalibrating import recalibrate
+from secondguess.language.recalibration import SequenceRecalibration
 from secondguess.language.scoring import ScoredResponse, score, score_pairs, totals
 from secondguess.language.shared_prompts import pair_loss
 from secondguess.language.tokenizer import word_tokenizer
@@ -29,18 +38,26 @@ __all__ = [
     "PairLanguageModel",
     "PairLayout",
     "Sampling",
+    "ScoredMeaning",
     "ScoredResponse",
+    "SequenceRecalibration",
     "Verdict",
     "answer",
+    "by_embedding",
+    "by_json_field",
+    "by_pattern",
     "check",
     "fine_tuning",
     "fit",
+    "normalised",
     "pair_batches",
     "pair_loss",
     "property_rate",
+    "recalibrate",
     "sample",
     "sample_seconds",
     "score",
+    "score_meanings",
     "score_pairs",
     "totals",
     "word_tokenizer",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, TypedDict, get_args
+from typing import Literal, TypedDict, get_args, overload
 
 import numpy as np
 
@@ -12,10 +12,12 @@ from secondguess._arrays import check_at_least
 from secondguess.language.findings import CheckFinding
 from secondguess.language.formatting import EncodedRow, Prompt
 from secondguess.language.generation import Sampling, sample
+from secondguess.language.meaning_functions import Meaning
+from secondguess.language.meanings import ScoredMeaning, score_meanings
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import DEFAULT_BATCH_SIZE, ScoredResponse, chunks, totals
 from secondguess.theory.decoding import decode_rejection, decode_selective, decode_top1
-from secondguess.theory.records import Decision, GapKind
+from secondguess.theory.records import Decision, GapKind, SelfCheatScores
 
 Strategy = Literal["selective", "rejection", "top1"]
 
@@ -25,6 +27,40 @@ class Rule(TypedDict):
 
     max_hallucination_rate: float
     gap: GapKind
+
+
+@overload
+def answer(
+    model: PairLanguageModel,
+    prompts: Sequence[Prompt | EncodedRow],
+    max_hallucination_rate: float,
+    *,
+    rng: np.random.Generator,
+    strategy: Strategy = "selective",
+    num_candidates: int = 10,
+    sampling: Sampling | None = None,
+    gap: GapKind = "absolute",
+    meaning: None = None,
+    finding: CheckFinding | None = None,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+) -> list[Decision[ScoredResponse]]: ...
+
+
+@overload
+def answer(
+    model: PairLanguageModel,
+    prompts: Sequence[Prompt | EncodedRow],
+    max_hallucination_rate: float,
+    *,
+    rng: np.random.Generator,
+    strategy: Strategy = "selective",
+    num_candidates: int = 10,
+    sampling: Sampling | None = None,
+    gap: GapKind = "absolute",
+    meaning: Meaning,
+    finding: CheckFinding | None = None,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+) -> list[Decision[ScoredMeaning]]: ...
 
 
 def answer(
@@ -37,9 +73,10 @@ def answer(
     num_candidates: int = 10,
     sampling: Sampling | None = None,
     gap: GapKind = "absolute",
+    meaning: Meaning | None = None,
     finding: CheckFinding | None = None,
     batch_size: int = DEFAULT_BATCH_SIZE,
-) -> list[Decision[ScoredResponse]]:
+) -> list[Decision[ScoredResponse]] | list[Decision[ScoredMeaning]]:
     """Answer each prompt, or abstain where the bound on hallucination is too weak.
 
     >>> from secondguess.language.examples import tiny_pair_model
@@ -55,9 +92,14 @@ def answer(
         rng: the randomness of the samples.
         strategy: `selective` (one sample), `rejection` (sample up to `num_candidates` times) or
             `top1` (the most probable of `num_candidates` samples); see `theory.decoding`.
-        num_candidates: the most samples drawn per prompt; not used by `selective`.
-        sampling: how tokens are chosen.
+        num_candidates: the most samples drawn per prompt; not used by `selective`, unless there is
+            a `meaning`.
+        sampling: how tokens are chosen; with a `meaning`, always as the model has it.
         gap: how confidences above 1 are treated; see `SelfCheatScores.confidence_gap`.
+        meaning: what an answer means, as a function of its text. Then the candidates are meanings:
+            `num_candidates` pairs are drawn per prompt, and the bound is about the meaning, with
+            its sampling error inside (see `meanings`). `selective` judges the meaning of the first
+            draw, `rejection` takes the first that is good enough, `top1` the most probable one.
         finding: what `check` found about the model; a rate that it does not support is refused.
         batch_size: how many responses are drawn side by side.
     """
@@ -71,26 +113,51 @@ def answer(
         return sample(model, asked, rng=rng, sampling=sampling, batch_size=batch_size)
 
     check_at_least("num_candidates", num_candidates, 1)
+    if strategy not in get_args(Strategy):
+        raise ValueError(
+            f"strategy is {strategy!r}; expected one of {', '.join(get_args(Strategy))}."
+        )
+    if meaning is not None:
+        if sampling is not None:
+            raise ValueError(
+                "sampling is given together with meaning; expected None, because the chance of a "
+                "meaning is counted over draws from the model itself."
+            )
+        scored = score_meanings(
+            model, encoded, meaning, rng=rng, num_samples=num_candidates, batch_size=batch_size
+        )
+        return [_choose_meaning(each, strategy, num_candidates, rule) for each in scored]
     match strategy:
         case "selective":
             drawn = draw(encoded)
             decisions = decode_selective(drawn, totals(drawn), **rule)
         case "rejection":
             decisions = _answer_by_rejection(encoded, draw, num_candidates, rule)
-        case "top1":
+        case _:
             drawn = draw([prompt for prompt in encoded for _ in range(num_candidates)])
             decisions = [
                 decode_top1(candidates, totals(candidates), **rule)
                 for candidates in chunks(drawn, num_candidates)
             ]
-        case _:
-            raise ValueError(
-                f"strategy is {strategy!r}; expected one of {', '.join(get_args(Strategy))}."
-            )
     return [
         replace(each, cut_off=each.response is not None and each.response.cut_off)
         for each in decisions
     ]
+
+
+def _choose_meaning(
+    meanings: Sequence[ScoredMeaning], strategy: Strategy, num_candidates: int, rule: Rule
+) -> Decision[ScoredMeaning]:
+    """Decide by cautious scores, in the order in which the meanings were drawn."""
+    candidates = meanings[:1] if strategy == "selective" else meanings
+    cautious = SelfCheatScores(
+        np.array([each.cautious.log_marginal for each in candidates]),
+        np.array([each.cautious.log_self_conditional for each in candidates]),
+    )
+    decode = decode_top1 if strategy == "top1" else decode_rejection
+    decision = decode(candidates, cautious, **rule)
+    cut_off = decision.response is not None and decision.response.cut_off
+    return replace(decision, num_candidates=num_candidates, cut_off=cut_off)
 
 
 def _answer_by_rejection(

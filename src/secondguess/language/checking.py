@@ -24,7 +24,12 @@ from secondguess._arrays import FloatArray
 from secondguess.language.formatting import AnyRow, EncodedRow
 from secondguess.language.generation import sample, sample_seconds
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.scoring import DEFAULT_BATCH_SIZE, Tokens, score_tokens
+from secondguess.language.recalibration import wordings_only
+from secondguess.language.scoring import (
+    DEFAULT_BATCH_SIZE,
+    Tokens,
+    score_tokens,
+)
 from secondguess.theory.records import SelfCheatScores
 
 ROOT_SUMS = 4.5
@@ -101,6 +106,9 @@ class PairCheck:
         drawn_gain: log p(y|y1,x) - log p(y|x) of a y drawn from p(y|y1,x).
         drawn_overlap: the share of that y's distinct tokens that y1 has.
         drawn_log_second: log p(z|x) of a z drawn from p(z|y,x), where y is drawn from p(y|x).
+        guessed: whether the y drawn from p(y|x) is y1.
+        log_guess: log p(y|x) of that y, as answers have it: recalibrated, if the model was.
+        recalibrated: whether `scores` and `log_guess` are.
     """
 
     log_first: FloatArray
@@ -115,6 +123,9 @@ class PairCheck:
     drawn_gain: FloatArray
     drawn_overlap: FloatArray
     drawn_log_second: FloatArray
+    guessed: np.ndarray
+    log_guess: FloatArray
+    recalibrated: bool
 
     def __len__(self) -> int:
         return len(self.log_first)
@@ -144,18 +155,16 @@ class PairCheck:
 
     @property
     def repeat_excess(self) -> Control:
-        """[y2 = y1] - p(y1|y1,x): the number that the confidence rests on, against what happened.
+        """[y2 = y1] - p(y1|y1,x): one number that the confidence rests on, against what happened.
 
         What is allowed is Bernstein's bound, for the same false-alarm rate as other controls.
         """
-        predicted = np.exp(np.minimum(self.scores.log_self_conditional, 0.0))
-        spread, log_rate = float(np.sum(predicted * (1 - predicted))), ROOT_SUMS**2 / 2
-        reach = log_rate / 3 + np.sqrt(log_rate**2 / 9 + 2 * spread * log_rate)
-        return Control(
-            mean=float(np.mean(self.repeated - predicted)),
-            error=float(np.sqrt(spread) / len(self)),
-            allowed=TOLERANCE + float(reach) / len(self),
-        )
+        return _event_control(self.repeated, self.scores.log_self_conditional)
+
+    @property
+    def guess_excess(self) -> Control:
+        """[y = y1] - p(y|x) of a y drawn from it: the other number that confidence rests on."""
+        return _event_control(self.guessed, self.log_guess)
 
     @property
     def marginal_difference(self) -> Control:
@@ -173,13 +182,30 @@ class PairCheck:
         return float(np.sqrt(np.mean(self.asymmetry**2)))
 
     @property
+    def gain_of_both_orders(self) -> float:
+        """What averaging both orders buys, in nats per pair (`score_pairs(both_orders=True)`)."""
+        # log((p12 + p21) / 2) - (log p12 + log p21) / 2 = log cosh(asymmetry / 2)
+        half = np.abs(self.asymmetry.clip(-_WIDEST, _WIDEST)) / 2
+        return float(np.mean(half + np.log1p(np.exp(-2 * half)) - np.log(2)))
+
+    @property
     def share_above_one(self) -> float:
         """The share of confidences above 1, by however little."""
         return float(np.mean(self.scores.log_ratio > 1e-9))
 
     @property
     def verdict(self) -> Verdict:
-        """The name of what the controls show, the graver fault first."""
+        """The name of what the controls show, the graver fault first.
+
+        Of a recalibrated model only the two numbers that its confidences rest on are judged: the
+        others are as they were, and nothing rests on them.
+        """
+        if self.recalibrated:
+            if self.guess_excess.side:
+                return Verdict.INCOHERENT
+            return {-1: Verdict.TOO_MUCH, 0: Verdict.NO_SIGN, 1: Verdict.TOO_LITTLE}[
+                self.repeat_excess.side
+            ]
         sides = {self.gain_excess.side, self.repeat_excess.side, self.overlap_excess.side}
         if self.surprise.side < 0:
             return Verdict.BY_HEART
@@ -254,6 +280,8 @@ def check(
     sums = np.array([[one.sum(), two.sum()] for one, two in scored]).reshape(len(items), -1, 2)
     with np.errstate(invalid="ignore"):
         asymmetry = sums[:, 0].sum(axis=1) - sums[:, 1].sum(axis=1)
+    recalibration = wordings_only(model.recalibration)
+    scores = SelfCheatScores(sums[:, 2, 0], sums[:, 2, 1])
     drawn_log_probs = np.array([log_probs.sum() for _, log_probs in drawn])
     return PairCheck(
         log_first=sums[:, 0, 0],
@@ -261,7 +289,7 @@ def check(
         log_second_alone=sums[:, 1, 0],
         log_second_after_other=sums[:, 3, 1],
         asymmetry=np.nan_to_num(asymmetry, nan=0.0),
-        scores=SelfCheatScores(sums[:, 2, 0], sums[:, 2, 1]),
+        scores=scores if recalibration is None else recalibration(scores),
         repeated=np.array([y1 == y2 for _, y1, y2 in items]),
         overlap=np.array([_overlap(y1, y2) for _, y1, y2 in items]),
         drawn_log_first=sums[:, 4, 0],
@@ -270,6 +298,21 @@ def check(
             [_overlap(y1, y) for (_, y1, _), (y, _) in zip(items, drawn, strict=True)]
         ),
         drawn_log_second=sums[:, 6, 0],
+        guessed=np.array([y == y1 for y, (_, y1, _) in zip(first, items, strict=True)]),
+        log_guess=sums[:, 4, 0] if recalibration is None else recalibration.first(sums[:, 4, 0]),
+        recalibrated=recalibration is not None,
+    )
+
+
+def _event_control(happened: np.ndarray, log_probs: FloatArray) -> Control:
+    """The mean of [event] - p(event), with Bernstein's bound on it."""
+    predicted = np.exp(np.minimum(log_probs, 0.0))
+    spread, log_rate = float(np.sum(predicted * (1 - predicted))), ROOT_SUMS**2 / 2
+    reach = log_rate / 3 + np.sqrt(log_rate**2 / 9 + 2 * spread * log_rate)
+    return Control(
+        mean=float(np.mean(happened - predicted)),
+        error=float(np.sqrt(spread) / len(predicted)),
+        allowed=TOLERANCE + float(reach) / len(predicted),
     )
 
 

@@ -15,7 +15,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from secondguess._files import MANIFEST
 from secondguess.language.engines import Draw, EngineError
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.language.generation import Sampling
+from secondguess.language.recalibration import SequenceRecalibration, wordings_only
 from secondguess.language.scoring import ScoredResponse, Tokens, chunks
 
 CONCURRENCY = 32
@@ -69,6 +70,7 @@ class VllmEngine:
         self._pool = ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="vllm")
         self.address = address
         self._digest: str | None = None
+        self._recalibration: SequenceRecalibration | None = None
         self.model_name = self._check_server()
 
     @classmethod
@@ -80,6 +82,7 @@ class VllmEngine:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         formatter = PairFormatter(tokenizer, settings, context_length=length)
         engine = cls(address, formatter, batch_size=batch_size)
+        engine._recalibration = wordings_only(SequenceRecalibration.load(folder))
         manifest = Path(folder, MANIFEST)
         if manifest.is_file():
             engine._digest = hashlib.blake2b(manifest.read_bytes(), digest_size=16).hexdigest()
@@ -113,9 +116,7 @@ class VllmEngine:
         drawn = list(self._pool.map(self._draw, draws))
         items = [(draw.prompt, tokens) for draw, (tokens, _) in zip(draws, drawn, strict=True)]
         return [
-            ScoredResponse(
-                scored.tokens, scored.text, scored.log_marginal, scored.log_self_conditional, cut
-            )
+            replace(scored, cut_off=cut)
             for scored, (_, cut) in zip(self.score(items), drawn, strict=True)
         ]
 
@@ -126,7 +127,13 @@ class VllmEngine:
         for batch, scored in zip(batches, self._pool.map(self._score, batches), strict=True):
             known.update(zip(batch, scored, strict=True))
         return [
-            ScoredResponse(item[1], self._formatter.text(item[1]), *known[item]) for item in items
+            ScoredResponse(
+                item[1],
+                self._formatter.text(item[1]),
+                *known[item],
+                recalibration=self._recalibration,
+            )
+            for item in items
         ]
 
     def _draw(self, draw: Draw) -> tuple[Tokens, bool]:

@@ -27,6 +27,7 @@ from secondguess._arrays import FloatArray, check_at_least
 from secondguess.language.collating import pad
 from secondguess.language.formatting import AnyRow, EncodedRow, Prompt
 from secondguess.language.model import PairLanguageModel
+from secondguess.language.recalibration import wordings_only
 from secondguess.language.scoring import (
     DEFAULT_BATCH_SIZE,
     Prefix,
@@ -130,6 +131,7 @@ def sample(
                 drawn.log_probs[place],
                 known[prompt, tokens],
                 drawn.cut_off[place],
+                wordings_only(model.recalibration),
             )
     return [results[row] for row in range(len(prompts))]
 

@@ -22,6 +22,7 @@ from secondguess._arrays import FloatArray, check_at_least
 from secondguess.language.collating import pad
 from secondguess.language.formatting import AnyRow
 from secondguess.language.model import PairLanguageModel
+from secondguess.language.recalibration import SequenceRecalibration, wordings_only
 from secondguess.theory.records import SelfCheatScores
 
 Tokens = tuple[int, ...]
@@ -47,6 +48,7 @@ class ScoredResponse:
         log_self_conditional: `(tokens,)`, log p(y_t | x, y, y_<t).
         cut_off: whether it is the beginning of a longer response: it was drawn from the model, had
             not ended at the last of its positions, and was ended there.
+        recalibration: how the totals are corrected; tokens are as the network has them.
     """
 
     tokens: Tokens
@@ -54,6 +56,7 @@ class ScoredResponse:
     log_marginal: FloatArray
     log_self_conditional: FloatArray
     cut_off: bool = False
+    recalibration: SequenceRecalibration | None = None
 
     @property
     def cheating(self) -> FloatArray:
@@ -62,8 +65,8 @@ class ScoredResponse:
 
     @property
     def scores(self) -> SelfCheatScores:
-        """The totals over the tokens, of shape `()`."""
-        return SelfCheatScores(self.log_marginal.sum(), self.log_self_conditional.sum())
+        """The totals over the tokens, of shape `()`, recalibrated if the model was."""
+        return totals([self])[0]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ScoredResponse) and self.tokens == other.tokens
@@ -75,14 +78,21 @@ class ScoredResponse:
 def totals(responses: Sequence[ScoredResponse]) -> SelfCheatScores:
     """The scores of whole responses, `(n,)`: sums over their tokens in float64.
 
+    They are recalibrated if the model that scored them was.
+
     >>> one = ScoredResponse((3, 0), "yes", np.log([0.5, 1.0]), np.log([0.8, 1.0]))
     >>> totals([one]).epistemic_confidence.round(6)
     array([0.625])
     """
-    return SelfCheatScores(
+    plain = SelfCheatScores(
         np.array([each.log_marginal.sum() for each in responses], dtype=np.float64),
         np.array([each.log_self_conditional.sum() for each in responses], dtype=np.float64),
     )
+    recalibrations = {each.recalibration for each in responses}
+    if len(recalibrations) > 1:
+        raise ValueError("the responses are of models with different recalibrations.")
+    recalibration = recalibrations.pop() if recalibrations else None
+    return plain if recalibration is None else recalibration(plain)
 
 
 def score(
@@ -114,8 +124,14 @@ def score(
     encoded = [formatter.encode(row, min_responses=1) for row in rows]
     items = [(row.prompt, tokens, tokens) for row in encoded for tokens in row.responses]
     results = iter(score_tokens(model, items, batch_size=batch_size))
+    recalibration = wordings_only(model.recalibration)
     return [
-        [ScoredResponse(tokens, formatter.text(tokens), *next(results)) for tokens in row.responses]
+        [
+            ScoredResponse(
+                tokens, formatter.text(tokens), *next(results), recalibration=recalibration
+            )
+            for tokens in row.responses
+        ]
         for row in encoded
     ]
 
@@ -124,6 +140,7 @@ def score_pairs(
     model: PairLanguageModel,
     rows: Sequence[AnyRow],
     *,
+    both_orders: bool = False,
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> tuple[FloatArray, FloatArray]:
     """Log p(y1|x) and log p(y2|y1,x) of the first two responses of each row, of shape `(rows,)`.
@@ -133,14 +150,26 @@ def score_pairs(
     >>> first, second = score_pairs(tiny_pair_model(), rows)
     >>> first.shape, second.shape
     ((1,), (1,))
+
+    Args:
+        model: a pair model.
+        rows: `{"prompt": ..., "responses": [...]}` with two or more responses, or encoded rows.
+        both_orders: average p(y1, y2|x) over the two orders of the pair, which a calibrated model
+            has equal and a trained one does not; it costs twice the time. The mean log-likelihood
+            of pairs in a random order never falls by it (an average exceeds a geometric mean).
+        batch_size: how many sequences are in one pass.
     """
     encoded = [model.formatter.encode(row) for row in rows]
     items = [(row.prompt, row.responses[0], row.responses[1]) for row in encoded]
-    results = score_tokens(model, items, batch_size=batch_size)
-    return (
-        np.array([first.sum() for first, _ in results], dtype=np.float64),
-        np.array([second.sum() for _, second in results], dtype=np.float64),
-    )
+    turned = [(prompt, second, first) for prompt, first, second in items] if both_orders else []
+    results = score_tokens(model, items + turned, batch_size=batch_size)
+    sums = np.array([[first.sum(), second.sum()] for first, second in results], dtype=np.float64)
+    sums = sums.reshape(1 + both_orders, len(items), 2)
+    log_first = sums[0, :, 0]
+    if not both_orders:
+        return log_first, sums[0, :, 1]
+    log_joint = np.logaddexp(*sums.sum(axis=2)) - np.log(2)
+    return log_first, log_joint - log_first
 
 
 @torch.inference_mode()

@@ -1,0 +1,150 @@
+"""The confidence of what an answer means, whichever way it is worded.
+
+Let f give each response its meaning. Pairs of meanings (f(Y1), f(Y2)) are pairs of independent
+responses too, and a model that is calibrated on pairs is calibrated on them: summed over the
+wordings, E[p(y1|X) p(y2|X) | group] is E[p(m1|X) p(m2|X) | group]. So every theorem holds for
+meanings, with p(m|x) and p(m, m|x) in the place of p(y|x) and p(y, y|x).
+
+These are sums over all wordings. Each draw is a y1 from p(y|x) and a y2 from p(y|y1,x). What was
+drawn is summed exactly, by scoring every pair of drawn wordings of one meaning; what was not drawn
+is estimated. `ScoredMeaning` has both: an estimate, and bounds with the sampling error inside.
+
+Functions f are in `meaning_functions`, the sums in `meaning_sums`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from secondguess._arrays import check_at_least, check_rate
+from secondguess.language.formatting import EncodedRow, Prompt
+from secondguess.language.generation import sample, sample_seconds
+from secondguess.language.meaning_functions import Meaning
+from secondguess.language.meaning_sums import Draws
+from secondguess.language.model import PairLanguageModel
+from secondguess.language.scoring import DEFAULT_BATCH_SIZE, score_tokens
+from secondguess.theory.records import SelfCheatScores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredMeaning:
+    """A meaning, how it was worded, and how likely it is with and without peeking.
+
+    Two scored meanings are equal if their meanings are.
+
+    Attributes:
+        meaning: what f gave.
+        text: the most probable wording that was drawn.
+        num_draws: how many of the first responses had this meaning.
+        scores: estimates of log p(m|x) and log p(m|m,x), shape `()`; unbiased before the logarithm.
+        cautious: scores whose confidence is at most the true one of the model, shape `()`, except
+            with the probability `failure_rate` of the call: for bounds.
+        cut_off: whether the wording was ended at the length limit, not by the model.
+    """
+
+    meaning: Hashable
+    text: str
+    num_draws: int
+    scores: SelfCheatScores
+    cautious: SelfCheatScores
+    cut_off: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScoredMeaning) and self.meaning == other.meaning
+
+    def __hash__(self) -> int:
+        return hash(self.meaning)
+
+
+def score_meanings(
+    model: PairLanguageModel,
+    prompts: Sequence[Prompt | EncodedRow],
+    meaning: Meaning,
+    *,
+    rng: np.random.Generator,
+    num_samples: int = 10,
+    failure_rate: float = 0.01,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+) -> list[list[ScoredMeaning]]:
+    """The meanings of sampled answers to each prompt, in the order in which they were drawn first.
+
+    >>> from secondguess.language.examples import tiny_pair_model
+    >>> [meanings] = score_meanings(
+    ...     tiny_pair_model(), ["flip"], lambda text: text.split()[0],
+    ...     rng=np.random.default_rng(0), num_samples=20,
+    ... )
+    >>> {each.meaning for each in meanings} <= {"flip", "heads", "tails", "<BOS>"}
+    True
+    >>> sum(each.num_draws for each in meanings)
+    20
+
+    It costs `num_samples` first and as many second responses, and one score for each pair of
+    distinct wordings of one meaning: k² for k wordings, of which at most 12 are looked at. Where
+    wordings repeat, a few samples are enough, because drawn wordings are summed exactly. Where no
+    wording is drawn twice, as in long answers, everything is counted, and cautious scores need a
+    hundred samples or more.
+
+    Args:
+        model: a pair model.
+        prompts: text, chat messages, tokens or encoded rows.
+        meaning: f, a function of the text; see `normalised`, `by_pattern`, `by_json_field` and
+            `by_embedding`.
+        rng: the randomness of the samples.
+        num_samples: pairs drawn per prompt, at least 2.
+        failure_rate: how often cautious scores of a prompt may not be cautious enough; the bound
+            that they give is to be read with this added.
+        batch_size: how many responses are drawn side by side.
+    """
+    check_at_least("num_samples", num_samples, 2)
+    check_rate("failure_rate", failure_rate)
+    encoded = [EncodedRow(model.formatter.prompt_tokens(prompt)) for prompt in prompts]
+    asked = [row for row in encoded for _ in range(num_samples)]
+    firsts = sample(model, asked, rng=rng, batch_size=batch_size)
+    begun = [EncodedRow(row.prompt, (y.tokens,)) for row, y in zip(asked, firsts, strict=True)]
+    seconds = sample_seconds(model, begun, rng=rng, batch_size=batch_size)
+    cut_off = {y.tokens for y in firsts if y.cut_off}
+
+    draws = []
+    for index in range(len(encoded)):
+        rows = range(index * num_samples, (index + 1) * num_samples)
+        pairs = [(firsts[row].tokens, seconds[row][0]) for row in rows]
+        draws.append(Draws.of(pairs, lambda tokens: meaning(model.formatter.text(tokens))))
+    items = [
+        (row.prompt, one, two)
+        for row, drawn in zip(encoded, draws, strict=True)
+        for name in drawn.drawn
+        for one in drawn.scored(name)
+        for two in drawn.scored(name)
+    ]
+    log_probs = {
+        item: (float(first.sum()), float(second.sum()))
+        for item, (first, second) in zip(
+            items, score_tokens(model, items, batch_size=batch_size), strict=True
+        )
+    }
+
+    found = model.recalibration
+    correct = found if found is not None and found.of_meanings else lambda scores: scores
+    results = []
+    for row, drawn in zip(encoded, draws, strict=True):
+        sums = drawn.summed(
+            lambda one, two, prompt=row.prompt: np.exp(log_probs[prompt, one, two]),
+            failure_rate=failure_rate,
+        )
+        results.append(
+            [
+                ScoredMeaning(
+                    name,
+                    model.formatter.text(each.best),
+                    each.num_draws,
+                    correct(each.scores(cautious=False)),
+                    correct(each.scores(cautious=True)),
+                    each.best in cut_off,
+                )
+                for name, each in sums.items()
+            ]
+        )
+    return results

@@ -1,0 +1,156 @@
+"""Recalibration of the two numbers that a confidence rests on, against what can be observed.
+
+A trained model's p(y|x) and p(y|y,x) are off by what it has not learned. Both are probabilities of
+events that held-out pairs show: that y1 is the y that the model drew, and that y2 repeats y1. Each
+is corrected by a line on the logit scale, two parameters, fitted by likelihood: monotone, so that
+within each of the two no order changes. Logs of probabilities have any shape.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
+
+from secondguess._arrays import FloatArray, as_floats, fail_at, same_shape
+from secondguess._files import write_json
+from secondguess.theory.records import SelfCheatScores
+
+_FILE_NAME = "recalibration.json"
+_FARTHEST_LOGIT = 40.0
+_LOG_SLOPE, _OFFSET = (-4.0, 3.0), (-12.0, 12.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LogitLine:
+    """A line on the logit scale: logit p becomes slope * logit p + offset.
+
+    >>> np.exp(LogitLine(0.5, 0.0)(np.log([0.5, 0.99]))).round(3)
+    array([0.5  , 0.909])
+
+    Attributes:
+        slope: above 0; below 1, probabilities move towards 1/2.
+        offset: above 0, events are more frequent than predicted.
+    """
+
+    slope: float = 1.0
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.slope < np.inf and np.isfinite(self.offset)):
+            raise ValueError(
+                f"the line has slope {self.slope!r} and offset {self.offset!r}; expected a "
+                f"positive slope and finite numbers."
+            )
+
+    def __call__(self, log_probs: ArrayLike) -> FloatArray:
+        """The logs of the recalibrated probabilities; impossible events stay impossible."""
+        logs = as_floats("log_probs", log_probs, allow_infinite=True)
+        moved = log_expit(self.slope * _logit(logs) + self.offset)
+        return np.where(np.isneginf(logs), -np.inf, moved)
+
+
+def fit_line(
+    log_probs: ArrayLike, events: ArrayLike, weights: ArrayLike | None = None
+) -> LogitLine:
+    """The line under which the events are most likely.
+
+    >>> rng = np.random.default_rng(0)
+    >>> true = rng.uniform(0.1, 0.9, 4000)
+    >>> too_sure = 1 / (1 + np.exp(-2 * np.log(true / (1 - true))))
+    >>> line = fit_line(np.log(too_sure), rng.random(4000) < true)
+    >>> round(line.slope, 1), abs(line.offset) < 0.1
+    (0.5, True)
+
+    Args:
+        log_probs: `(n,)`, what the model said.
+        events: `(n,)`, whether it happened, or the chance that it did.
+        weights: `(n,)`, how often each row counts; once if None.
+    """
+    logs = as_floats("log_probs", log_probs, allow_infinite=True)
+    happened = as_floats("events", events)
+    same_shape(log_probs=logs, events=happened)
+    fail_at("events", (happened < 0) | (happened > 1), happened, "a chance between 0 and 1")
+    counts = np.ones_like(logs) if weights is None else as_floats("weights", weights)
+    logits, total = _logit(logs), counts.sum()
+
+    def loss_and_slope(line: np.ndarray) -> tuple[float, np.ndarray]:
+        slope = np.exp(line[0])
+        moved = slope * logits + line[1]
+        loss = -happened * log_expit(moved) - (1 - happened) * log_expit(-moved)
+        error = counts * (expit(moved) - happened) / total
+        gradient = np.array([np.sum(error * slope * logits), np.sum(error)])
+        return float(np.sum(counts * loss) / total), gradient
+
+    found = minimize(
+        loss_and_slope,
+        x0=np.zeros(2),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[_LOG_SLOPE, _OFFSET],
+        options={"ftol": 1e-14, "gtol": 1e-10},
+    )
+    return LogitLine(float(np.exp(found.x[0])), float(found.x[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceRecalibration:
+    """A line for p(y|x), and one for p(y|y,x).
+
+    >>> sure = SelfCheatScores(np.log([0.4]), np.log([0.4]))
+    >>> correct = SequenceRecalibration(LogitLine(), LogitLine(1.0, 1.0), num_pairs=500)
+    >>> correct(sure).epistemic_confidence.round(3)
+    array([0.621])
+
+    Attributes:
+        first: for p(y|x).
+        repeat: for p(y|y,x).
+        num_pairs: how many held-out pairs they rest on.
+        of_meanings: whether the events were about meanings, and so are the scores to correct.
+    """
+
+    first: LogitLine
+    repeat: LogitLine
+    num_pairs: int
+    of_meanings: bool = False
+
+    def __call__(self, scores: SelfCheatScores) -> SelfCheatScores:
+        """The scores as the held-out pairs have them."""
+        return SelfCheatScores(
+            self.first(scores.log_marginal), self.repeat(scores.log_self_conditional)
+        )
+
+    def save(self, directory: Path | str) -> None:
+        """Write it beside the weights of a model."""
+        write_json(Path(directory, _FILE_NAME), asdict(self))
+
+    @classmethod
+    def load(cls, directory: Path | str) -> SequenceRecalibration | None:
+        """Read what `save` wrote; None where there is nothing."""
+        path = Path(directory, _FILE_NAME)
+        if not path.is_file():
+            return None
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            lines = {name: LogitLine(**found.pop(name)) for name in ("first", "repeat")}
+            return cls(**lines, **found)
+        except (TypeError, KeyError, ValueError) as error:
+            raise ValueError(f"{path} does not hold a recalibration ({error}).") from None
+
+
+def wordings_only(found: SequenceRecalibration | None) -> SequenceRecalibration | None:
+    """A recalibration that corrects the scores of wordings: not one about meanings."""
+    return None if found is None or found.of_meanings else found
+
+
+def _logit(logs: FloatArray) -> FloatArray:
+    # Sums of token log-probabilities may end slightly above zero.
+    logs = np.minimum(logs, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logits = logs - np.log(-np.expm1(logs))
+    return np.clip(np.nan_to_num(logits, nan=0.0), -_FARTHEST_LOGIT, _FARTHEST_LOGIT)

@@ -1,0 +1,180 @@
+"""Meanings: a calibrated pair predictor stays calibrated under any function, and sums are exact."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from language.table_network import SPELLINGS, table_model
+from worlds import World, random_world, two_point, worlds
+
+from secondguess.language.answering import answer
+from secondguess.language.examples import tiny_pair_model
+from secondguess.language.generation import Sampling
+from secondguess.language.meaning_functions import by_pattern, normalised
+from secondguess.language.meaning_sums import Draws
+from secondguess.language.meanings import score_meanings
+
+VOWELS = {"a": "short", "b a": "short", "b b a": "long", "b b b": "long", "a b b a": "long"}
+
+
+def push_forward(table: np.ndarray, names: np.ndarray) -> np.ndarray:
+    """Sums over wordings, on the last two axes or on the last one of `(n, K)`."""
+    indicator = (names[:, None] == np.unique(names)).astype(float)
+    if table.ndim == 2:
+        return table @ indicator
+    return np.einsum("nij,im,jk->nmk", table, indicator, indicator)
+
+
+@given(worlds(), st.data())
+def test_a_calibrated_predictor_pushed_through_any_function_is_calibrated(
+    world: World, data: st.DataObject
+) -> None:
+    names = np.array(
+        data.draw(
+            st.lists(st.integers(0, 2), min_size=world.num_classes, max_size=world.num_classes)
+        )
+    )
+    meanings = World(world.input_probs, push_forward(world.true_probs, names), world.groups)
+    np.testing.assert_allclose(
+        push_forward(world.calibrated_joint(), names), meanings.calibrated_joint(), atol=1e-12
+    )
+
+
+def test_where_every_wording_was_drawn_the_sums_are_exact() -> None:
+    world = random_world(np.random.default_rng(3), num_inputs=4, num_classes=5, num_groups=2)
+    joint = world.calibrated_joint()
+    names = np.array([VOWELS[each] for each in SPELLINGS])
+    prompts = [f"x{index}" for index in range(len(joint))]
+    scored = score_meanings(
+        table_model(world, "positions"),
+        prompts,
+        VOWELS.__getitem__,
+        rng=np.random.default_rng(0),
+        num_samples=60,
+    )
+    order = list(np.unique(names))
+    for index, meanings in enumerate(scored):
+        pushed = push_forward(joint[index : index + 1], names)[0]
+        for each in meanings:
+            place = order.index(str(each.meaning))
+            marginal, both = pushed.sum(axis=1)[place], pushed[place, place]
+            assert np.exp(each.scores.log_marginal) == pytest.approx(marginal, rel=1e-6)
+            confidence = marginal**2 / both
+            assert each.scores.epistemic_confidence == pytest.approx(confidence, rel=1e-6)
+            assert each.cautious.epistemic_confidence == pytest.approx(confidence, rel=1e-6)
+        assert sum(each.num_draws for each in meanings) == 60
+
+
+MEANING_OF: dict[tuple[int, ...], Hashable] = {(0,): "p", (1,): "p", (2,): "q"}
+
+
+def _all_draws(joint: np.ndarray, num_draws: int):
+    """Every outcome of a few draws of a pair, with its probability."""
+    pairs = list(itertools.product(range(3), repeat=2))
+    for chosen in itertools.product(pairs, repeat=num_draws):
+        chance = float(np.prod([joint[pair] for pair in chosen]))
+        yield chance, Draws.of([((a,), (b,)) for a, b in chosen], MEANING_OF.__getitem__)
+
+
+def test_estimates_are_unbiased_over_all_outcomes_of_three_draws() -> None:
+    joint = random_world(np.random.default_rng(0), num_classes=3).calibrated_joint()[0]
+    marginal = joint.sum(axis=1)
+
+    def probs(one: tuple[int, ...], two: tuple[int, ...]) -> np.ndarray:
+        return np.array([marginal[one[0]], joint[one[0], two[0]] / marginal[one[0]]])
+
+    totals = dict.fromkeys(["p", "q"], np.zeros(2))
+    for chance, draws in _all_draws(joint, 3):
+        for name, sums in draws.summed(probs, failure_rate=0.1).items():
+            totals[str(name)] = totals[str(name)] + chance * np.array(
+                [sums.probability, sums.joint]
+            )
+            true_probability = marginal[:2].sum() if name == "p" else marginal[2]
+            true_joint = joint[:2, :2].sum() if name == "p" else joint[2, 2]
+            exact_least = sum(marginal[t[0]] for t in draws.drawn[name])
+            assert exact_least <= true_probability + 1e-12
+            unseen = 1 - sum(marginal[t[0]] for g in draws.drawn.values() for t in g)
+            seen = [t[0] for t in draws.drawn[name]]
+            assert joint[np.ix_(seen, seen)].sum() + 2 * unseen >= true_joint - 1e-12
+    # A meaning that was not drawn as a first response has no entry; its estimate would come from
+    # second responses alone, which the totals therefore lack.
+    missing = {"p": np.zeros(2), "q": np.zeros(2)}
+    for chance, draws in _all_draws(joint, 3):
+        drawn = draws.summed(probs, failure_rate=0.1)
+        for name in missing.keys() - drawn.keys():
+            if name in draws.drawn:
+                group = list(draws.drawn[name])
+                alone = np.array([marginal[t[0]] for t in group])
+                table = joint[np.ix_([t[0] for t in group], [t[0] for t in group])]
+                missing[name] = missing[name] + chance * np.array(
+                    draws.left_one_out(name, alone, table)
+                )
+    for name, kept in (("p", [0, 1]), ("q", [2])):
+        expected = [marginal[kept].sum(), joint[np.ix_(kept, kept)].sum()]
+        np.testing.assert_allclose(totals[name] + missing[name], expected, atol=1e-12)
+
+
+@pytest.mark.statistical
+def test_cautious_scores_of_meanings_without_repeated_wordings_hold() -> None:
+    """300 prompts at a failure rate of 0.1; more than 60 failures have a chance below 1e-7."""
+    rng = np.random.default_rng(5)
+    num_wordings, failures = 5000, 0
+    for _ in range(300):
+        # The truth has one of two meanings; the model does not know which, 3 to 1.
+        sure = rng.dirichlet([3.0, 1.0])
+        meaning = rng.choice(2, p=sure, size=60)
+        pairs = [
+            ((int(m), int(a)), (int(m), int(b)))
+            for m, a, b in zip(meaning, *rng.integers(num_wordings, size=(2, 60)), strict=True)
+        ]
+        draws = Draws.of(pairs, lambda tokens: tokens[0])
+
+        def probs(
+            one: tuple[int, ...], two: tuple[int, ...], sure: np.ndarray = sure
+        ) -> np.ndarray:
+            return np.array([sure[one[0]] / num_wordings, 1 / num_wordings])
+
+        for name, sums in draws.summed(probs, failure_rate=0.1).items():
+            true_confidence = sure[name]  # p(m)^2 / p(m, m), and p(m, m) = p(m)
+            found = float(sums.scores(cautious=True).epistemic_confidence)
+            if found > true_confidence + 1e-12:
+                failures += 1
+                break
+    assert failures <= 60
+
+
+def test_answers_are_judged_by_their_meaning() -> None:
+    world = two_point()
+    model = table_model(world, "positions")
+    first_word = by_pattern(r"^(\w)")
+    decisions = answer(
+        model,
+        ["x0", "x3"],
+        0.3,
+        rng=np.random.default_rng(0),
+        meaning=first_word,
+        num_candidates=40,
+        strategy="top1",
+    )
+    # Responses 'a', 'b a', 'b b a': b means the second or the third. The model of group 1 knows
+    # that both 'a' and 'b' are possible; that of group 0 knows it of 'b' but not of 'a'.
+    assert [decision.response and decision.response.meaning for decision in decisions] == ["b", "a"]
+    assert all(decision.bound is not None for decision in decisions)
+    with pytest.raises(ValueError, match="together with meaning"):
+        answer(
+            model, ["x0"], 0.3, rng=np.random.default_rng(0), meaning=first_word,
+            sampling=Sampling(top_k=1),
+        )  # fmt: skip
+
+
+def test_an_unknown_strategy_is_refused_with_meanings_too() -> None:
+    with pytest.raises(ValueError, match="strategy"):
+        answer(
+            tiny_pair_model(), ["flip"], 0.3, rng=np.random.default_rng(0), meaning=normalised,
+            strategy="best",  # pyright: ignore[reportArgumentType,reportCallIssue]
+        )  # fmt: skip

@@ -1,0 +1,121 @@
+"""Recalibration: exact where the truth is known, the identity where nothing is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from language.table_network import SPELLINGS, TableNetwork, table_model
+from scipy.special import expit, logit
+from worlds import random_world
+
+from secondguess.language.checking import Verdict, check
+from secondguess.language.examples import tiny_pair_model
+from secondguess.language.model import PairLanguageModel
+from secondguess.language.recalibrating import recalibrate
+from secondguess.language.recalibration import LogitLine, SequenceRecalibration, fit_line
+from secondguess.language.scoring import score, totals
+from secondguess.theory.records import SelfCheatScores
+
+WORLD = random_world(np.random.default_rng(2), num_inputs=30, num_classes=5, num_groups=12)
+
+
+def exact_numbers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """p(y|x), p(y|y,x) and p(x, y) over all inputs and responses."""
+    joint = WORLD.calibrated_joint()
+    marginal = joint.sum(axis=2)
+    repeat = np.einsum("nkk->nk", joint) / marginal
+    weights = WORLD.input_probs[:, None] * marginal
+    return marginal.ravel(), repeat.ravel(), weights.ravel()
+
+
+def test_what_is_right_stays_and_what_is_wrong_is_undone_exactly() -> None:
+    marginal, repeat, weights = exact_numbers()
+    right = fit_line(np.log(repeat), repeat, weights)
+    assert (right.slope, right.offset) == pytest.approx((1.0, 0.0), abs=1e-4)
+    # Too sure, and biased: the inverse of the line is found, and the confidence is exact again.
+    lines = []
+    for truth, slope, offset in ((marginal, 1.7, -0.4), (repeat, 2.0, 1.0)):
+        distorted = np.log(expit(slope * logit(truth) + offset))
+        lines.append(fit_line(distorted, truth, weights))
+        assert lines[-1].slope == pytest.approx(1 / slope, rel=1e-3)
+        assert lines[-1].offset == pytest.approx(-offset / slope, abs=1e-3)
+    distorted = SelfCheatScores(
+        np.log(expit(1.7 * logit(marginal) - 0.4)), np.log(expit(2.0 * logit(repeat) + 1.0))
+    )
+    found = SequenceRecalibration(*lines, num_pairs=1)(distorted)
+    np.testing.assert_allclose(found.epistemic_confidence, marginal / repeat, rtol=2e-3)
+
+
+def test_lines_keep_order_and_bear_the_ends() -> None:
+    line = LogitLine(0.3, 1.0)
+    logs = np.array([-np.inf, -300.0, -1.0, -1e-9, 0.0])
+    moved = line(logs)
+    assert np.all(np.diff(moved) >= 0)
+    assert moved[0] == -np.inf
+    assert np.all(moved <= 0)
+    always = fit_line(np.log([0.5, 0.6, 0.7]), [1.0, 1.0, 1.0])
+    assert np.exp(always(np.log(0.6))) > 0.99
+    with pytest.raises(ValueError, match="slope"):
+        LogitLine(-1.0, 0.0)
+
+
+def held_out(rng: np.random.Generator, count: int) -> list[dict[str, object]]:
+    inputs = rng.choice(len(WORLD.input_probs), p=WORLD.input_probs, size=count)
+    return [
+        {
+            "prompt": f"x{index}",
+            "responses": [SPELLINGS[y] for y in rng.choice(5, p=WORLD.true_probs[index], size=2)],
+        }
+        for index in inputs
+    ]
+
+
+@pytest.mark.statistical
+def test_a_model_that_hardly_looks_is_repaired_and_passes_its_check() -> None:
+    """The seed is fixed; an accusation of a repaired model has a chance below 1e-3."""
+    rng = np.random.default_rng(4)
+    model = table_model(WORLD, "positions")
+    # p(y2|y1,x) is that of a calibrated model only to a tenth: it cheats too little.
+    joint = 0.1 * WORLD.calibrated_joint() + 0.9 * WORLD.overconfident_joint()
+    network = TableNetwork(model.formatter, joint).eval()
+    bad = PairLanguageModel(network, model.formatter)
+    fresh = held_out(rng, 400)
+    before = check(bad, fresh, rng=rng)
+    assert before.verdict in (Verdict.TOO_LITTLE, Verdict.NEVER)
+    repaired = recalibrate(bad, held_out(rng, 400), rng=rng)
+    after = check(repaired, fresh, rng=rng)
+    assert after.recalibrated
+    assert after.verdict is Verdict.NO_SIGN
+    assert abs(after.repeat_excess.mean) < abs(before.repeat_excess.mean) / 3
+    assert repaired.identity != bad.identity
+
+
+def test_it_is_saved_with_the_model_and_used_by_scores(tmp_path: Path) -> None:
+    model = tiny_pair_model()
+    found = SequenceRecalibration(LogitLine(0.5, 0.1), LogitLine(2.0, -0.3), num_pairs=7)
+    better = replace(model, recalibration=found)
+    rows = [{"prompt": "flip", "responses": ["heads", "tails"]}]
+    [plain], [scored] = score(model, rows), score(better, rows)
+    np.testing.assert_array_equal(totals(scored).log_marginal, found(totals(plain)).log_marginal)
+    assert scored[0].scores.epistemic_confidence == totals(scored).epistemic_confidence[0]
+    better.save(tmp_path / "model")
+    again = PairLanguageModel.load(tmp_path / "model")
+    assert again.recalibration == found
+    # One about meanings leaves the scores of wordings as they are.
+    about_meanings = replace(better, recalibration=replace(found, of_meanings=True))
+    [same] = score(about_meanings, rows)
+    np.testing.assert_array_equal(totals(same).log_marginal, totals(plain).log_marginal)
+
+
+def test_it_can_be_about_meanings() -> None:
+    rng = np.random.default_rng(0)
+    model = table_model(WORLD, "positions")
+    rows = held_out(rng, 60)
+    found = recalibrate(model, rows, rng=rng, meaning=len, num_samples=4).recalibration
+    assert found is not None
+    assert found.of_meanings
+    with pytest.raises(ValueError, match="at least 50"):
+        recalibrate(model, rows[:10], rng=rng)
