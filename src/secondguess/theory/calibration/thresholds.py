@@ -26,6 +26,10 @@ _FEWEST_ROWS = 20
 class GuaranteedThreshold:
     """Answer where the score is at least `value`; what was promised, and on how many rows.
 
+    >>> threshold = GuaranteedThreshold(0.9, 0.05, 0.05, 400, num_answered=100, num_wrong=1)
+    >>> threshold.share_answered, str(threshold.rests_on)
+    (0.25, 'guaranteed by a calibration set')
+
     Attributes:
         value: the threshold; infinite where nothing can be promised, so that nothing is answered.
         max_error_rate: the share of wrong ones among the answers to new questions is at most this,
