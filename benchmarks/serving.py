@@ -98,7 +98,7 @@ def serve_plain(folder: Path) -> None:
     config = ServerConfig(model_name="pairs", defaults=Defaults(strategy="selective"))
     app = create_app(PlainEngine(PairLanguageModel.load(folder)), config)
     server = uvicorn.Server(
-        uvicorn.Config(app, port=0, access_log=False, log_level="warning", lifespan="on")
+        uvicorn.Config(app, port=0, access_log=False, log_level="warning", timeout_keep_alive=75)
     )
 
     async def run() -> None:
@@ -147,8 +147,12 @@ class Load:
         self.seconds: list[float] = []
         self.stopping = False
 
-    async def client(self, client: httpx.AsyncClient, numbers: Iterator[int]) -> None:
-        """Ask one question after another until there are no more numbers."""
+    async def client(self, address: str, numbers: Iterator[int]) -> None:
+        """Ask one question after another, on one connection, until there are no more numbers."""
+        async with httpx.AsyncClient(base_url=address, timeout=120, verify=False) as client:
+            await self._ask(client, numbers)
+
+    async def _ask(self, client: httpx.AsyncClient, numbers: Iterator[int]) -> None:
         for number in numbers:
             words = f"{WORDS[number % 8]} {WORDS[number // 8 % 8]}"
             body = {"model": "pairs", "messages": [{"role": "user", "content": words}]}
@@ -165,11 +169,9 @@ class Load:
 
     async def run(self, address: str, num_clients: int, numbers: Iterator[int]) -> float:
         """Seconds that the clients took together."""
-        limits = httpx.Limits(max_connections=num_clients)
-        async with httpx.AsyncClient(base_url=address, limits=limits, timeout=120) as client:
-            start = time.perf_counter()
-            await asyncio.gather(*(self.client(client, numbers) for _ in range(num_clients)))
-            return time.perf_counter() - start
+        start = time.perf_counter()
+        await asyncio.gather(*(self.client(address, numbers) for _ in range(num_clients)))
+        return time.perf_counter() - start
 
 
 def measured(address: str, num_clients: int, num_requests: int) -> dict[str, Any]:
@@ -188,31 +190,32 @@ def measured(address: str, num_clients: int, num_requests: int) -> dict[str, Any
     }
 
 
-def stopped_under_load(folder: Path, num_clients: int, after: float) -> dict[str, Any]:
+def stopped_under_load(
+    address: str, process: subprocess.Popen[str], num_clients: int, after: float
+) -> dict[str, Any]:
     """What becomes of requests when a server under load is told to stop."""
-    with server(folder) as (address, process):
-        load = Load()
+    load = Load()
 
-        async def scenario() -> None:
-            running = asyncio.create_task(load.run(address, num_clients, iter(range(10**9))))
-            await asyncio.sleep(after)
-            load.stopping = True
-            process.send_signal(signal.SIGTERM)
-            await running
+    async def scenario() -> None:
+        running = asyncio.create_task(load.run(address, num_clients, iter(range(10**9))))
+        await asyncio.sleep(after)
+        load.stopping = True
+        process.send_signal(signal.SIGTERM)
+        await running
 
-        asyncio.run(scenario())
-        assert process.stdout is not None
-        said = process.stdout.read()
-        counted = re.search(r"answered ([\d,]+) of ([\d,]+) requests", said)
-        assert counted, said
-        answered, taken = (int(each.replace(",", "")) for each in counted.groups())
-        return {
-            "statuses": dict(load.statuses),
-            "taken": taken,
-            "answered": answered,
-            "answers_received": len(load.seconds),
-            "exit_code": process.wait(60),
-        }
+    asyncio.run(scenario())
+    assert process.stdout is not None
+    said = process.stdout.read()
+    counted = re.search(r"answered ([\d,]+) of ([\d,]+) requests", said)
+    assert counted, said
+    answered, taken = (int(each.replace(",", "")) for each in counted.groups())
+    return {
+        "statuses": dict(load.statuses),
+        "taken": taken,
+        "answered": answered,
+        "answers_received": len(load.seconds),
+        "exit_code": process.wait(60),
+    }
 
 
 def measure(num_clients: int, num_requests: int) -> dict[str, Any]:
@@ -229,12 +232,14 @@ def measure(num_clients: int, num_requests: int) -> dict[str, Any]:
         with server(folder, plain=True) as (address, _):
             measured(address, num_clients, num_requests // 10)
             plain = measured(address, num_clients, num_requests)
+        with server(folder) as (address, process):
+            stopped = stopped_under_load(address, process, num_clients, after=3.0)
         return {
             "alone": alone,
             "together": together,
             "plain": plain,
             "megabytes": {"before": before, "after": after},
-            "stopped": stopped_under_load(folder, num_clients, after=3.0),
+            "stopped": stopped,
         }
 
 

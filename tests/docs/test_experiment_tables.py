@@ -10,7 +10,14 @@ from pages import DOCS
 
 
 @pytest.fixture(
-    params=["regression", "digits_of_pi", "frozen_lake", "cifar10h", "ece_floor", "results"]
+    params=[
+        "regression",
+        "digits_of_pi",
+        "frozen_lake",
+        "cifar10h",
+        "ece_floor",
+        "results",
+    ]
 )
 def script(request: pytest.FixtureRequest) -> ModuleType:
     return importlib.import_module(request.param)

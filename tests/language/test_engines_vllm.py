@@ -9,21 +9,17 @@ import importlib.util
 import json
 import os
 import shutil
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import torch
-from serving.byte_model import byte_tokenizer
-from transformers import LlamaConfig, LlamaForCausalLM
 from typer.testing import CliRunner
 
 from secondguess.cli.app import app
@@ -35,30 +31,21 @@ from secondguess.language.generation import Sampling
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import Tokens
 
-CONTEXT = 512
+
+def benchmark() -> ModuleType:
+    """Where the model and the start of a vLLM server are written down."""
+    path = Path(__file__).parents[2] / "benchmarks" / "engines.py"
+    spec = importlib.util.spec_from_file_location("benchmark_of_engines", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def model() -> PairLanguageModel:
-    config = LlamaConfig(
-        vocab_size=257,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=CONTEXT,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network = LlamaForCausalLM(config).eval()
-        for parameter in network.parameters():
-            if parameter.ndim == 2:
-                torch.nn.init.normal_(parameter, std=0.15)
-    settings = PairFormat(response_length=6, layout="padded")
-    formatter = PairFormatter(byte_tokenizer(), settings, context_length=CONTEXT)
-    return PairLanguageModel(network, formatter)
+    return benchmark().padded_model()
 
 
 class StandIn:
@@ -232,39 +219,8 @@ def served(model: PairLanguageModel, tmp_path_factory) -> Iterator[tuple[str, Pa
     python = vllm_python()
     folder = tmp_path_factory.mktemp("vllm") / "model"
     model.save(folder)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    options = [
-        *("--model", str(folder), "--host", "127.0.0.1", "--port", str(port)),
-        *("--dtype", "float32", "--enforce-eager", "--block-size", "32"),
-        *("--max-model-len", str(CONTEXT), "--distributed-executor-backend", "uni"),
-        *("--generation-config", "vllm"),
-    ]
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {
-        "TORCH_COMPILE_DISABLE": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    }
-    # `vllm serve` wants a distribution of that name, which the package for CPUs does not have.
-    command = [python, "-m", "vllm.entrypoints.openai.api_server", *options]
-    log = folder.with_name("log")
-    with (
-        log.open("wb") as out,
-        subprocess.Popen(command, env=environment, stdout=out, stderr=out) as process,
-    ):
-        try:
-            address = f"http://127.0.0.1:{port}"
-            for _ in range(600):
-                assert process.poll() is None, log.read_text()[-3000:]
-                try:
-                    httpx.get(f"{address}/health").raise_for_status()
-                    break
-                except httpx.HTTPError:
-                    time.sleep(1)
-            yield address, folder
-        finally:
-            process.terminate()
-            process.wait(60)
+    with benchmark().vllm_server(python, folder) as address:
+        yield address, folder
 
 
 @pytest.mark.slow

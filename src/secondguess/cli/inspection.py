@@ -16,7 +16,6 @@ from secondguess.cli.rows import (
     ModelArgument,
     SkipOption,
     load_model,
-    number,
     quiet_state,
 )
 
@@ -184,6 +183,8 @@ def _controls(check: PairCheck) -> list[tuple[str, str, Control]]:
 
 
 def _mean(values: FloatArray) -> float | None:
+    from secondguess.language.windows import number
+
     return number(float(values.mean()))
 
 

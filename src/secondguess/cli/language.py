@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,20 +20,12 @@ from secondguess.cli.rows import (
     ModelArgument,
     SkipOption,
     WindowOption,
-    by_window,
-    describe,
-    describe_decision,
-    describe_meaning,
     heed_check,
     open_engine,
     quiet_state,
     run_job,
     say,
 )
-
-if TYPE_CHECKING:
-    from secondguess.language.formatting import EncodedRow
-    from secondguess.language.jsonl import Row, Window
 
 WINDOW_SIZE = 64
 
@@ -80,19 +72,10 @@ def score(
     is their ratio; print it with 'secondguess show'.
     """
     with user_errors():
+        from secondguess.language.windows import scoring_work
+
         state = quiet_state()
         opened = open_engine(model, engine, state, batch_size)
-
-        def work(rows: list[EncodedRow], window: Window) -> list[Row]:
-            scored = iter(opened.score([(row.prompt, y) for row in rows for y in row.responses]))
-            return [
-                {"responses": [describe(opened.formatter, next(scored)) for _ in row.responses]}
-                for row in rows
-            ]
-
-        def encode(row: Row) -> EncodedRow:
-            return opened.formatter.encode(row, min_responses=1)
-
         settings = {
             "command": "score",
             "model": opened.identity,
@@ -105,7 +88,7 @@ def score(
             out or file.with_suffix(".scores.jsonl"),
             settings,
             window_size,
-            by_window(encode, work, skip_bad=skip_bad),
+            scoring_work(opened, skip_bad=skip_bad),
         )
 
 
@@ -176,18 +159,13 @@ def answer(
     --max-hallucination-rate 0.99, mark a few hundred answers, then repeat with the same options.
     """
     with user_errors():
-        import numpy as np
-
         from secondguess._arrays import check_rate
-        from secondguess.language import answering
-        from secondguess.language.engine_answers import answer_with
         from secondguess.language.engines import LocalEngine
         from secondguess.language.generation import Sampling
-        from secondguess.language.meaning_functions import meaning_from
+        from secondguess.language.windows import AnswerSettings, answering_work
 
         if (max_hallucination_rate is None) == (labelled is None):
             raise ValueError("expected either --max-hallucination-rate or --labelled.")
-        means = None if meaning is None else meaning_from(meaning)
         threshold = None
         if labelled is not None:
             threshold, rate = threshold_from(
@@ -195,62 +173,28 @@ def answer(
             )
         else:
             rate = check_rate("max_hallucination_rate", max_hallucination_rate)
-        sampling = Sampling(
-            temperature=temperature, top_k=top_k, top_p=top_p, min_probability=min_probability
+        answers = AnswerSettings(
+            max_hallucination_rate=rate,
+            strategy=strategy.value,
+            num_candidates=num_candidates,
+            sampling=Sampling(
+                temperature=temperature, top_k=top_k, top_p=top_p, min_probability=min_probability
+            ),
+            gap=gap.value,
+            meaning=meaning,
+            seed=seed,
         )
         state = quiet_state()
         opened = open_engine(model, engine, state, batch_size)
         pair_model = opened.model if isinstance(opened, LocalEngine) else None
-        if means is not None and (pair_model is None or sampling != Sampling()):
-            raise ValueError(
-                "--meaning draws from the model itself; expected no --engine and no option on how "
-                "tokens are chosen."
-            )
         if threshold is None:
             heed_check(model, pair_model, rate, ignore=ignore_check, tell=state.is_main_process)
         elif state.is_main_process:  # it holds for any model, checked or not
             say(f"{labelled}: {threshold}; the score is minus the gap")
-
-        def work(rows: list[EncodedRow], window: Window) -> list[Row]:
-            options: dict[str, Any] = {
-                "strategy": strategy.value,
-                "num_candidates": num_candidates,
-                "sampling": sampling,
-                "gap": gap.value,
-            }
-            place = [seed, window.first_line]
-            if pair_model is None:
-                prompts = [row.prompt for row in rows]
-                decisions = answer_with(opened, prompts, rate, seed=place, **options)
-            else:
-                rng = np.random.default_rng(place)
-                if means is not None:
-                    options["sampling"] = None
-                    judged = answering.answer(
-                        pair_model,
-                        rows,
-                        rate,
-                        rng=rng,
-                        meaning=means,
-                        batch_size=batch_size,
-                        **options,
-                    )
-                    return [describe_meaning(decision) for decision in judged]
-                decisions = answering.answer(
-                    pair_model, rows, rate, rng=rng, batch_size=batch_size, **options
-                )
-            return [describe_decision(opened.formatter, decision) for decision in decisions]
-
         settings = {
             "command": "answer",
             "model": opened.identity,
-            "max_hallucination_rate": rate,
-            "strategy": strategy.value,
-            "num_candidates": num_candidates,
-            "sampling": repr(sampling),
-            "gap": gap.value,
-            "meaning": meaning,
-            "seed": seed,
+            **answers.as_record(),
             "batch_size": batch_size,
             "skip_bad": skip_bad,
         }
@@ -260,5 +204,5 @@ def answer(
             out or file.with_suffix(".answers.jsonl"),
             settings,
             window_size,
-            by_window(opened.formatter.encode_prompt, work, skip_bad=skip_bad),
+            answering_work(opened, answers, skip_bad=skip_bad),
         )

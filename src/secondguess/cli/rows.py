@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -16,12 +15,8 @@ if TYPE_CHECKING:
     from accelerate import PartialState
 
     from secondguess.language.engines import Engine
-    from secondguess.language.formatting import EncodedRow, PairFormatter
     from secondguess.language.jsonl import Row, Window, WindowedJob
-    from secondguess.language.meanings import ScoredMeaning
     from secondguess.language.model import PairLanguageModel
-    from secondguess.language.scoring import ScoredResponse
-    from secondguess.theory.records import Decision
 
 ModelArgument = Annotated[
     Path, typer.Argument(help="Folder that 'secondguess fit' wrote, or PairLanguageModel.save.")
@@ -82,35 +77,6 @@ def run_job(
             say(f"wrote {out}: {num_rows:,} rows{skipped}; bounds hold {_rests_on()}")
 
 
-def by_window(
-    encode: Callable[[Row], EncodedRow],
-    work: Callable[[list[EncodedRow], Window], list[Row]],
-    *,
-    skip_bad: bool,
-) -> Callable[[Window], list[Row]]:
-    """Output rows of a window: its line number, the row as it came, and what `work` adds to it.
-
-    Args:
-        encode: turns a row into tokens; a row that it refuses is a bad line.
-        work: one dictionary per row, for all good rows of a window at once.
-        skip_bad: whether a bad line becomes a row with the reason.
-    """
-    from secondguess.language.jsonl import SKIPPED, parse_rows
-
-    def rows_of(window: Window) -> list[Row]:
-        parsed = list(parse_rows(window, encode, skip_bad=skip_bad))
-        good = [encoded for _, _, encoded in parsed if not isinstance(encoded, str)]
-        added = iter(work(good, window))
-        return [
-            {"line": line, SKIPPED: encoded}
-            if isinstance(encoded, str)
-            else {"line": line, **row, **next(added)}
-            for line, row, encoded in parsed
-        ]
-
-    return rows_of
-
-
 @contextmanager
 def job_progress(job: WindowedJob, *, shown: bool) -> Iterator[Callable[[int], None]]:
     """Progress, and a function that moves it by a number of lines."""
@@ -128,64 +94,6 @@ def job_progress(job: WindowedJob, *, shown: bool) -> Iterator[Callable[[int], N
             show(done if total is None else min(done, total), total)
 
         yield advance
-
-
-def describe(formatter: PairFormatter, response: ScoredResponse) -> Row:
-    """A scored response as JSON: totals, then one entry per token."""
-    scores = response.scores
-    pieces = [formatter.tokenizer.decode([token]) for token in response.tokens]
-    return {
-        "text": response.text,
-        "cut_off": response.cut_off,
-        "log_marginal": float(scores.log_marginal),
-        "log_self_conditional": float(scores.log_self_conditional),
-        "epistemic_confidence": number(float(scores.epistemic_confidence)),
-        "epistemic_variance": number(float(scores.epistemic_variance)),
-        "tokens": pieces,
-        "token_log_marginal": response.log_marginal.tolist(),
-        "token_log_self_conditional": response.log_self_conditional.tolist(),
-        "cheating": response.cheating.tolist(),
-    }
-
-
-def describe_decision(formatter: PairFormatter, decision: Decision[ScoredResponse]) -> Row:
-    """An answer, or an abstention, as JSON."""
-    given, bound = decision.response, decision.bound
-    return {
-        "answer": None if given is None else given.text,
-        "abstained": decision.abstained,
-        "gap": number(decision.gap),
-        # A gap outside the theorem is not called a bound.
-        "bound": None if bound is None else number(float(bound.value)),
-        "rests_on": None if bound is None else str(bound.rests_on),
-        "outside_theorem": bound is not None and bool(bound.outside_theorem),
-        "cut_off": decision.cut_off,
-        "num_candidates": decision.num_candidates,
-        "response": None if given is None else describe(formatter, given),
-    }
-
-
-def describe_meaning(decision: Decision[ScoredMeaning]) -> Row:
-    """An answer that was judged by its meaning, or an abstention, as JSON."""
-    given, bound = decision.response, decision.bound
-    estimate = None if given is None else float(given.scores.epistemic_confidence)
-    return {
-        "answer": None if given is None else given.text,
-        "meaning": None if given is None else str(given.meaning),
-        "abstained": decision.abstained,
-        "gap": number(decision.gap),
-        "bound": None if bound is None else number(float(bound.value)),
-        "rests_on": None if bound is None else str(bound.rests_on),
-        "outside_theorem": bound is not None and bool(bound.outside_theorem),
-        "epistemic_confidence": number(estimate),
-        "cut_off": decision.cut_off,
-        "num_candidates": decision.num_candidates,
-    }
-
-
-def number(value: float | None) -> float | None:
-    """JSON has no infinity; the logarithms beside it say the same."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def quiet_state() -> PartialState:

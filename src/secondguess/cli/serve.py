@@ -115,7 +115,14 @@ def serve(
         heed_check(model, pair_model, rate, ignore=ignore_check, tell=True)
         app = create_app(opened, config)
         settings = uvicorn.Config(
-            app, access_log=False, log_level="warning", server_header=False, lifespan="on"
+            app,
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            lifespan="on",
+            # Longer than clients keep an idle connection: whoever closes it first must not be us,
+            # or a request that is on its way is lost.
+            timeout_keep_alive=75,
         )
         with socket.create_server((host, port), family=_family(host), backlog=2048) as listener:
             address = f"[{host}]" if ":" in host else host

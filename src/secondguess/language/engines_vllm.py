@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -68,6 +69,7 @@ class VllmEngine:
         )
         self._client = httpx.Client(base_url=address, timeout=timeout, transport=transport)
         self._pool = ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="vllm")
+        weakref.finalize(self, _close, self._client, self._pool)
         self.address = address
         self._digest: str | None = None
         self._recalibration: SequenceRecalibration | None = None
@@ -224,6 +226,11 @@ class VllmEngine:
                 f"{response.status_code}: {response.text[:300]!a}"
             )
         return response.json()
+
+
+def _close(client: httpx.Client, pool: ThreadPoolExecutor) -> None:
+    pool.shutdown(wait=False)
+    client.close()
 
 
 def _log_prob(value: float) -> float:
