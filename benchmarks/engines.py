@@ -130,7 +130,7 @@ def measure(local: LocalEngine, remote: VllmEngine) -> dict[str, Any]:
     rows, largest, equal, decided = [], 0.0, 0, 0
     for length in (40, 200):
         prompts = [
-            local.formatter.prompt_tokens(f"{number:03}" * length)[:length]
+            local.formatter.prompt_tokens((f"{number:03}" * length)[:length])
             for number in range(NUM_RESPONSES)
         ]
         draws = [Draw(prompt, (place,), Sampling()) for place, prompt in enumerate(prompts)]
