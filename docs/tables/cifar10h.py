@@ -2,40 +2,35 @@
 
     python docs/tables/cifar10h.py
 
-`cifar10h-PRESET.json` is the `seed-all/result.json` of a run of `secondguess reproduce cifar10h`;
-`cifar10h-cost.json` is written by `docs/tables/cifar10h_cost.py`. A table stands between
-`<!-- table: PRESET NAME -->` and `<!-- end of table -->`; everything between the two is written by
-this script. A test checks that the page is what it writes.
+`cifar10h-cpu.json` is the `seed-all/result.json` of `secondguess reproduce cifar10h --preset cpu`;
+`cifar10h-cost.json` is written by `docs/tables/cifar10h_cost.py`.
 """
 
 from __future__ import annotations
 
 import json
-import re
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pages
 from pages import DOCS
 
 from secondguess.experiments.cifar10h import tables
 
 PAGE = "cifar10h.md"
-NOT_RUN = "Not run yet."
+results = partial(pages.results, "cifar10h")
 
 
-def results() -> list[dict[str, Any]]:
-    """All committed measurements."""
-    return pages.results("cifar10h")
+def result(name: str) -> dict[str, Any]:
+    """A committed measurement."""
+    return json.loads((DOCS / "results" / f"cifar10h-{name}.json").read_text())
 
 
-def result(name: str) -> dict[str, Any] | None:
-    """A committed measurement, or None where there is none."""
-    path = DOCS / "results" / f"cifar10h-{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def setting(run: dict[str, Any]) -> str:
-    """How a run was made, and what it took."""
+def setting() -> str:
+    """How the run was made, and what it took."""
+    run = result("cpu")
     minutes = sum(run["seconds"].values()) / 60
     machine = run["machine"]
     variants = ", ".join(
@@ -48,16 +43,38 @@ def setting(run: dict[str, Any]) -> str:
     )
 
 
-def deviations(rows: tables.Rows) -> str:
-    """Both tables of standard deviations."""
-    return "\n\n".join(
-        f"{tables.TITLES[variant]}:\n\n{tables.deviation_table(rows, variant)}"
-        for variant in ("original", "extra-scrambled")
-        if variant in rows
+def finding() -> str:
+    """ECE-2 of every method in every variant, with its deviation over seeds and its floor."""
+    metrics = result("cpu")["metrics"]
+    rows = []
+    for name in metrics["original"]:
+        cells = []
+        for found in (metrics[variant][name] for variant in tables.TITLES):
+            ece = found["second_order_ece"]
+            spread = f" ± {np.std(ece, ddof=1):.3f}" if len(ece) > 1 else ""
+            floor = np.mean(found["second_order_ece_floor"])
+            cells.append(f"{np.mean(ece):.3f}{spread} ({floor:.3f})")
+        rows.append([tables.row_title(name), *cells])
+    return pages.table(
+        ["ECE-2 (floor under Dirichlet truths)", *tables.TITLES.values()], rows, num_left=1
     )
 
 
-def naive(run: dict[str, Any]) -> str:
+def deviations() -> str:
+    """The largest standard deviation over seeds of any method, by measure."""
+    names = dict(
+        zip(tables.COLUMNS, ("ECE-2", "E[v]", "E[(p̂-p)²]", "ECE-1", "Acc", "KL"), strict=True)
+    )
+    metrics = result("cpu")["metrics"]
+    rows = []
+    for variant in ("original", "extra-scrambled"):
+        found = metrics[variant].values()
+        largest = (max(np.std(each[name], ddof=1) for each in found) for name in names)
+        rows.append([tables.TITLES[variant], *(f"{value:.3f}" for value in largest)])
+    return pages.table(["largest deviation", *names.values()], rows, num_left=1)
+
+
+def naive() -> str:
     """The best pair model minus the naive network, with its noise."""
     rows = [
         [
@@ -65,30 +82,30 @@ def naive(run: dict[str, Any]) -> str:
             {"accuracy": "accuracy, per cent", "kl": "KL"}[name],
             *(f"{found[key]:.4f}" for key in ("mean", "standard_error", "standard_error_of_seeds")),
         ]
-        for variant, differences in run["best_pair_model_minus_naive"].items()
+        for variant, differences in result("cpu")["best_pair_model_minus_naive"].items()
         for name, found in differences.items()
     ]
     heads = ["variant", "of", "difference", "standard error", "of the seeds alone"]
     return pages.table(heads, rows, num_left=2)
 
 
-def claims(run: dict[str, Any]) -> str:
-    """Every claim of a run."""
-    rows = [
-        [
-            claim["name"],
-            "yes" if claim["holds"] else "**no**",
-            f"{claim['value']:.4g}",
-            f"{claim['bound']:.4g}",
-            claim["paper"],
-        ]
-        for claim in run["claims"]
-    ]
-    return pages.table(["claim", "holds", "value", "bound", "the paper"], rows, num_left=1)
+def claims() -> str:
+    """Every claim once, by variant, with what the paper has."""
+    runs = []
+    for claim in result("cpu")["claims"]:
+        variant, _, rest = claim["name"].partition(": ")
+        runs.append(
+            {
+                "variant": variant,
+                "claims": [{**claim, "name": f"{rest} [the paper: {claim['paper']}]"}],
+            }
+        )
+    return pages.claims(runs, itemgetter("variant"))
 
 
-def cost(found: dict[str, Any]) -> str:
+def cost() -> str:
     """The projection for a GPU."""
+    found = result("cost")
     rows = [
         [
             row["method"],
@@ -110,29 +127,18 @@ def cost(found: dict[str, Any]) -> str:
     )
 
 
-RUN_TABLES = {
+TABLES = {
     "setting": setting,
-    "main": lambda run: tables.main_table(run["metrics"]),
-    "deviations": lambda run: deviations(run["metrics"]),
-    "extra": lambda run: tables.extra_table(run["metrics"]),
-    "floors": lambda run: tables.floor_table(run["metrics"]),
+    "finding": finding,
+    "main": lambda: tables.main_table(result("cpu")["metrics"]),
+    "deviations": deviations,
+    "extra": lambda: tables.extra_table(result("cpu")["metrics"]),
     "naive": naive,
     "claims": claims,
     "cost": cost,
 }
 
-
-def rendered() -> str:
-    """The page with its tables made anew."""
-
-    def fill(match: re.Match[str]) -> str:
-        found = result(match[2])
-        body = RUN_TABLES[match[3]](found) if found else NOT_RUN
-        return f"{match[1]}\n{body or NOT_RUN}\n{match[4]}"
-
-    pattern = r"(<!-- table: ([a-z-]+) ([a-z]+) -->).*?(<!-- end of table -->)"
-    return re.sub(pattern, fill, (DOCS / PAGE).read_text(), flags=re.DOTALL)
-
+rendered = partial(pages.filled, PAGE, TABLES)
 
 if __name__ == "__main__":
     (DOCS / PAGE).write_text(rendered())
