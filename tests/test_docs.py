@@ -39,6 +39,31 @@ def test_mapped_tests_exist(name: str):
     assert function in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
+PLACES = re.findall(r"`([\w/]+\.py)::(\w+)`", (ROOT / "CONTRIBUTING.md").read_text())
+
+
+def defined_in(path: Path) -> set[str]:
+    """The names that a module defines at its top."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                found.add(node.name)
+            case ast.Assign() | ast.AnnAssign():
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+@pytest.mark.parametrize(("path", "name"), PLACES)
+def test_what_newcomers_are_sent_to_is_there(path: str, name: str):
+    assert name in defined_in(ROOT / "src" / "secondguess" / path)
+
+
+def test_newcomers_are_sent_to_at_least_ten_places():
+    assert len(PLACES) >= 10
+
+
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_every_numbered_statement_is_mapped(statement: str):
     assert statement in MAP

@@ -1,4 +1,4 @@
-"""A prompt and two responses as one sequence of tokens: prompt, y1, y2.
+"""Rows as tokens: a prompt and two responses become one sequence, prompt, y1, y2.
 
 Training on pairs is only this change of the data format. The second response starts at the same
 position whatever the length of the first (appendix E found that this matters), in one of two

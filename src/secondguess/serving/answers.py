@@ -1,4 +1,4 @@
-"""From a request to decisions.
+"""Answer or abstain: from a request to decisions.
 
 A choice is decided by itself: its candidates are sampled, cut where the request says, scored as
 they were cut, and handed to the decoder. What a candidate says never changes after it was scored.

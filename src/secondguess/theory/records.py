@@ -1,4 +1,4 @@
-"""The small frozen records that carry numbers from one layer to the next.
+"""Frozen records that layers pass on: scores (with variance and confidence), predictions, bounds.
 
 `SelfCheatScores` is what every pair model produces for a response; `Prediction` is what every
 method, ours or a baseline, hands to metrics and figures; `Bound`, `Interval` and `Decision` are

@@ -1,4 +1,4 @@
-"""Calibration error of the first and of the second order (appendix F.2.4), and their noise.
+"""ECE-1 and ECE-2, calibration errors of first and second order (F.2.4), and their noise.
 
 Rows are (example, class) pairs. They are sorted by what the model predicts, cut into equal-count
 bins, and in each bin the mean prediction is compared with the mean of what was observed; the

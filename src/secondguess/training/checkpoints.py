@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: one safetensors file each, written whole or not at all.
+"""Checkpoint files, which the training loop resumes from: safetensors, whole or not at all.
 
 A checkpoint is a flat dictionary of tensors and a small JSON state, in one file (the JSON stands in
 the header of the safetensors file), so the two can never disagree. Nothing is pickled. The previous

@@ -1,4 +1,4 @@
-"""The one training loop: its settings, what it leaves behind, and the loop, top to bottom.
+"""The one training loop, which resumes by itself: settings, what it leaves behind, the loop.
 
 It knows neither labels nor language. A data source is a function `batch_at(step)` that gives the
 *global* batch of a step: tensors in any nesting of dicts, lists and tuples, whose first axis is the

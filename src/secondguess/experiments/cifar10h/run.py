@@ -1,4 +1,4 @@
-"""The sizes of the experiment, and its parts: one for each method and variant, for one seed.
+"""The presets of the experiment, and its parts: one per method and variant, for one seed.
 
 Tuning is done once, with seed 0, and shared by all seeds: it lies beside their directories.
 """

@@ -1,4 +1,4 @@
-"""The experiment in parts: train, score every sentence, sample, decode, and pick examples.
+"""The presets of the experiment, and its parts: train, score every sentence, sample, decode.
 
 `quick` learns fewer digits; `cpu` is the best small recipe found for fifteen minutes on two
 cores; `paper` is everything as published.

@@ -1,4 +1,4 @@
-"""The experiment in parts: the exact predictor, training, and samples of both.
+"""The presets of the experiment, and its parts: the exact predictor, training, samples of both.
 
 `quick` and `cpu` use small networks and the experts' action probabilities as soft targets, which
 makes cheating learnable within their budgets; `paper` is everything as published but for the

@@ -1,4 +1,4 @@
-"""The experiment in parts: methods, sweeps and intervals, as section 4.2 and appendices B and F.1.
+"""The presets of the experiment, and its parts: methods, sweeps, intervals (4.2, B and F.1).
 
 `quick` has fewer steps and a smaller ensemble; `paper` is everything as published, and `cpu` is the
 same, because it fits one. The sweeps are made on the sinusoid.
