@@ -34,6 +34,13 @@ class ImagePreset(StrEnum):
     paper = "paper"
 
 
+class FactsPreset(StrEnum):
+    """How large a run on facts is."""
+
+    quick = "quick"
+    cpu = "cpu"
+
+
 class Function(StrEnum):
     """Which one-dimensional world."""
 
@@ -60,6 +67,7 @@ def register(app: typer.Typer) -> None:
     group.command()(digits_of_pi)
     group.command()(frozen_lake)
     group.command()(cifar10h)
+    group.command()(facts)
     app.add_typer(group, name="reproduce")
 
 
@@ -82,6 +90,8 @@ def everything(
     if context.invoked_subcommand is not None:
         return
     options: dict[str, dict[str, Any]] = {name: {} for name in EXPERIMENTS}
+    if options.pop("facts", None) is not None:
+        typer.echo("facts is left out: it needs a pretrained model (reproduce facts --model)\n")
     with user_errors():
         from secondguess.experiments.cifar10h.data import find_data_dir
 
@@ -211,6 +221,24 @@ def cifar10h(
         from secondguess.experiments.cifar10h.tables import tables
 
         typer.echo(tables(json.loads((summary / "result.json").read_text())["metrics"]))
+    _conclude(outcomes, strict=strict)
+
+
+def facts(
+    model: Annotated[str, typer.Option(help="Pretrained causal model: folder, name or GGUF file.")],
+    preset: Annotated[
+        FactsPreset, typer.Option(help="quick: a tiny slice. cpu: hours, three seeds.")
+    ] = FactsPreset.quick,
+    num_wordings: Annotated[int, typer.Option(help="Ways to word an answer: 3 or 12.")] = 3,
+    seed: Seed = 0,
+    seeds: Seeds = None,
+    out: Out = Path("out"),
+    strict: Strict = False,
+) -> None:
+    """Facts that a pretrained language model was not asked in training: what it knows."""
+    if num_wordings not in (3, 12):
+        raise typer.BadParameter("expected 3 or 12.", param_hint="--num-wordings")
+    outcomes = _reproduce("facts", preset, seed, seeds, out, model=model, num_wordings=num_wordings)
     _conclude(outcomes, strict=strict)
 
 

@@ -58,6 +58,12 @@ def _cifar10h(**settings: Any) -> Path:
     return run_cifar10h(**settings)
 
 
+def _facts(**settings: Any) -> Path:
+    from secondguess.experiments.facts.run import run_facts
+
+    return run_facts(**settings)
+
+
 EXPERIMENTS = {
     "regression": Experiment(
         run=_regression, num_seeds={"quick": 1, "cpu": 1, "paper": 1}, effort=2.0
@@ -75,5 +81,6 @@ EXPERIMENTS = {
         # Seed 0 tunes for all of them, and each adds to the summary of those before it.
         independent_seeds=False,
     ),
+    "facts": Experiment(run=_facts, num_seeds={"quick": 1, "cpu": 3}, effort=6.0),
 }
 """By the name that the command line uses."""
