@@ -227,6 +227,17 @@ def test_the_gaussian_process_reaches_the_same_optimum_by_other_steps() -> None:
     assert bounds[0][-1] == max(bounds[0])
 
 
+def test_the_gaussian_process_is_the_same_to_the_byte_whatever_torch_drew_before() -> None:
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        settings = gaussian_process.GaussianProcessConfig(length_scale=0.5, num_inducing=17)
+        fitted = gaussian_process.fit(*world(), settings)
+        prediction = gaussian_process.predict(fitted, world()[0])
+        found.append([fitted.evidence_bounds, prediction.probs, prediction.variance])
+    assert [array.tobytes() for array in found[0]] == [array.tobytes() for array in found[1]]
+
+
 def test_a_gaussian_process_that_has_not_converged_says_so() -> None:
     settings = gaussian_process.GaussianProcessConfig(num_inducing=5, max_steps=2)
     with pytest.raises(RuntimeError, match="still moved by"):
