@@ -56,11 +56,8 @@ if TYPE_CHECKING:
         fit_inflation_by_bin,
         fit_inflation_by_class,
     )
-    from secondguess.theory.calibration.inflation import (
-        InflationStream,
-        VarianceInflation,
-        fit_variance_inflation,
-    )
+    from secondguess.theory.calibration.fit_inflation import fit_variance_inflation
+    from secondguess.theory.calibration.inflation import InflationStream, VarianceInflation
     from secondguess.theory.calibration.means import (
         BoundedMean,
         mean_interval,
@@ -155,11 +152,8 @@ _HOMES = {
         "fit_inflation_by_bin",
         "fit_inflation_by_class",
     ),
-    "theory.calibration.inflation": (
-        "InflationStream",
-        "VarianceInflation",
-        "fit_variance_inflation",
-    ),
+    "theory.calibration.fit_inflation": ("fit_variance_inflation",),
+    "theory.calibration.inflation": ("InflationStream", "VarianceInflation"),
     "theory.calibration.means": (
         "BoundedMean",
         "mean_interval",

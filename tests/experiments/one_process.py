@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from secondguess.experiments.processes import Job, Outcome
 
 
-def in_this_process(jobs: Sequence[Job], listener: object) -> list[Outcome]:
+def in_this_process(jobs: Sequence[Job], tell: object) -> list[Outcome]:
     """As `run_side_by_side`, one job after the other."""
     outcomes = []
     for job in jobs:

@@ -13,7 +13,6 @@ from experiments.toy_experiment import CRASH, THREADS, TOY, WRONG
 from typer.testing import CliRunner
 
 from secondguess.cli.app import app
-from secondguess.cli.bars import LINE_EVERY, line_listener
 from secondguess.experiments import processes
 from secondguess.experiments.processes import Job, jobs_of, run_side_by_side
 from secondguess.experiments.registry import EXPERIMENTS, Experiment
@@ -43,9 +42,7 @@ def test_progress_grows_and_a_crash_does_not_hide_the_others(tmp_path):
         for name, experiment in {"crash": CRASH, "toy": TOY}.items()
         for job in jobs_of(name, experiment, preset="quick", out=tmp_path)
     ]
-    crash, toy = run_side_by_side(
-        jobs, lambda job, part, share: heard.append((job.title, part, share))
-    )
+    crash, toy = run_side_by_side(jobs, lambda *event: heard.append(event))
     assert crash.error == "RuntimeError: the lake has melted"
     assert "Traceback" in crash.job.log.read_text()
     assert toy.error is None
@@ -88,25 +85,8 @@ def test_processes_overlap_up_to_the_number_asked_for(monkeypatch, tmp_path):
     monkeypatch.setattr(processes.subprocess, "Popen", noted)
     jobs = jobs_of("threads", THREADS, preset="quick", out=tmp_path, num_seeds=3)
     run_side_by_side(jobs, lambda *event: None, num_processes=2)
-    assert alive == [1, 2, 2]
-
-
-def test_lines_come_for_new_parts_and_before_half_a_minute_is_over():
-    written: list[str] = []
-    now = [100.0]
-    tell = line_listener(written.append, clock=lambda: now[0])
-    job = Job(title="toy", run=Path, seeds=[0], preset="quick", out=Path("out"))
-    longest, last = 0.0, now[0]
-    tell(job, "training", 0.0)
-    while now[0] < 400:
-        now[0] += processes.TOLD_EVERY  # as often as a silent job is heard of
-        before = len(written)
-        tell(job, "training", 0.5)
-        if len(written) > before:
-            longest, last = max(longest, now[0] - last), now[0]
-    assert 0 < longest <= LINE_EVERY
-    tell(job, "samples", 0.9)
-    assert written[-1] == "toy: samples (90% done)"
+    # On a busy machine both may have ended when the third starts.
+    assert max(alive) == 2
 
 
 def test_the_command_exits_as_it_promises_and_repeats_nothing(monkeypatch, tmp_path):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -33,128 +34,120 @@ def job(engine: KnownEngine, seed: int = 0, rows: int = 1) -> Job:
     return Job(draws=[Draw(prompt, (seed, row), Sampling()) for row in range(rows)])
 
 
-def test_waiting_jobs_share_a_batch():
-    async def scenario() -> None:
-        engine = KnownEngine()
-        engine.gate = threading.Event()
-        line = batcher(engine)
-        line.start()
-        first = asyncio.create_task(line.run(job(engine)))
-        await until(lambda: engine.begun == 1)  # it is at work, and waits for the gate
-        others = [asyncio.create_task(line.run(job(engine, seed, rows=3))) for seed in (1, 2, 3)]
-        await until(lambda: line.waiting == 3)
-        engine.gate.set()
-        results = await asyncio.gather(first, *others)
-        assert [len(each) for each in results] == [1, 3, 3, 3]
-        assert engine.batches == [1, 6, 3]  # at most eight rows
-        await line.stop()
+def with_line(**settings: int) -> Callable[..., Callable[[], None]]:
+    """A test of a line whose engine waits at its gate; it is a coroutine of both."""
 
-    asyncio.run(scenario())
+    def decorate(scenario: Callable[[KnownEngine, Batcher], Awaitable[None]]) -> Callable[[], None]:
+        def test() -> None:
+            async def play() -> None:
+                engine = KnownEngine()
+                engine.gate = threading.Event()
+                line = batcher(engine, **settings)
+                line.start()
+                await scenario(engine, line)
+                await line.stop()
 
+            asyncio.run(play())
 
-def test_a_large_job_is_computed_in_parts_and_lets_others_through():
-    async def scenario() -> None:
-        engine = KnownEngine()
-        engine.gate = threading.Event()
-        line = batcher(engine)
-        line.start()
-        large = asyncio.create_task(line.run(job(engine, rows=20)))
-        await until(lambda: engine.begun == 1)
-        small = asyncio.create_task(line.run(job(engine, seed=1, rows=2)))
-        await until(lambda: line.waiting == 1)
-        engine.gate.set()
-        await small
-        assert not large.done()
-        drawn = await large
-        assert engine.batches == [8, 2, 8, 4]
-        [alone] = await line.run(Job(draws=[job(engine, rows=20).draws[13]]))
-        assert drawn[13].text == alone.text  # each in its place
-        await line.stop()
+        return test
 
-    asyncio.run(scenario())
+    return decorate
 
 
-def test_a_request_that_was_taken_is_not_refused_halfway():
-    async def scenario() -> None:
-        engine = KnownEngine()
-        engine.gate = threading.Event()
-        line = batcher(engine, max_waiting=1)
-        line.start()
-        tasks = [asyncio.create_task(line.run(job(engine)))]
-        await until(lambda: engine.begun == 1)
-        tasks.append(asyncio.create_task(line.run(job(engine))))
-        await until(lambda: line.waiting == 1)
-        again = job(engine)
-        again.admitted = True
-        tasks.append(asyncio.create_task(line.run(again)))
-        await until(lambda: line.waiting == 2)
-        engine.gate.set()
-        assert all(await asyncio.gather(*tasks))
-        await line.stop()
-
-    asyncio.run(scenario())
+async def at_work(engine: KnownEngine, line: Batcher, rows: int = 1) -> asyncio.Task[Any]:
+    """A job that is at the gate, so that those after it wait in line."""
+    task = asyncio.create_task(line.run(job(engine, rows=rows)))
+    await until(lambda: engine.begun == 1)
+    return task
 
 
-def test_a_full_line_refuses_and_says_when_to_come_back():
-    async def scenario() -> None:
-        engine = KnownEngine()
-        engine.gate = threading.Event()
-        line = batcher(engine, max_waiting=2)
-        line.start()
-        tasks = [asyncio.create_task(line.run(job(engine)))]
-        await until(lambda: engine.begun == 1)
-        tasks += [asyncio.create_task(line.run(job(engine))) for _ in range(2)]
-        await until(lambda: line.waiting == 2)
-        with pytest.raises(RefusedRequest) as refused:
-            await line.run(job(engine))
-        assert refused.value.status == 429
-        assert int(refused.value.headers["Retry-After"]) >= 1
-        engine.gate.set()
-        assert all(await asyncio.gather(*tasks))
-        await line.stop()
-
-    asyncio.run(scenario())
+def opened(engine: KnownEngine) -> None:
+    assert engine.gate is not None
+    engine.gate.set()
 
 
-def test_a_job_whose_client_has_gone_is_dropped():
-    async def scenario() -> None:
-        engine = KnownEngine()
-        engine.gate = threading.Event()
-        line = batcher(engine)
-        line.start()
-        first = asyncio.create_task(line.run(job(engine)))
-        await until(lambda: engine.begun == 1)
-        gone, stays = (asyncio.create_task(line.run(job(engine, rows=2))) for _ in range(2))
-        await until(lambda: line.waiting == 2)
-        gone.cancel()
-        await asyncio.sleep(0)
-        engine.gate.set()
-        await asyncio.gather(first, stays)
-        assert engine.batches == [1, 2]
-        await line.stop()
-
-    asyncio.run(scenario())
+@with_line()
+async def test_waiting_jobs_share_a_batch(engine: KnownEngine, line: Batcher) -> None:
+    first = await at_work(engine, line)
+    others = [asyncio.create_task(line.run(job(engine, seed, rows=3))) for seed in (1, 2, 3)]
+    await until(lambda: line.waiting == 3)
+    opened(engine)
+    results = await asyncio.gather(first, *others)
+    assert [len(each) for each in results] == [1, 3, 3, 3]
+    assert engine.batches == [1, 6, 3]  # at most eight rows
 
 
-def test_a_job_that_fails_does_not_take_others_with_it():
-    async def scenario() -> None:
-        engine = KnownEngine()
-        engine.fails_on = engine.formatter.prompt_tokens("unknown")
-        engine.gate = threading.Event()
-        line = batcher(engine)
-        line.start()
-        first = asyncio.create_task(line.run(job(engine)))
-        await until(lambda: engine.begun == 1)
-        bad = asyncio.create_task(line.run(Job(draws=[Draw(engine.fails_on, (0,), Sampling())])))
-        good = asyncio.create_task(line.run(job(engine, 5)))
-        await until(lambda: line.waiting == 2)
-        engine.gate.set()
-        assert len(await first) == len(await good) == 1
-        with pytest.raises(RuntimeError):
-            await bad
-        await line.stop()
+@with_line()
+async def test_a_large_job_is_computed_in_parts_and_lets_others_through(
+    engine: KnownEngine, line: Batcher
+) -> None:
+    large = await at_work(engine, line, rows=20)
+    small = asyncio.create_task(line.run(job(engine, seed=1, rows=2)))
+    await until(lambda: line.waiting == 1)
+    opened(engine)
+    await small
+    assert not large.done()
+    drawn = await large
+    assert engine.batches == [8, 2, 8, 4]
+    [alone] = await line.run(Job(draws=[job(engine, rows=20).draws[13]]))
+    assert drawn[13].text == alone.text  # each in its place
 
-    asyncio.run(scenario())
+
+@with_line(max_waiting=1)
+async def test_a_request_that_was_taken_is_not_refused_halfway(
+    engine: KnownEngine, line: Batcher
+) -> None:
+    tasks = [await at_work(engine, line)]
+    tasks.append(asyncio.create_task(line.run(job(engine))))
+    await until(lambda: line.waiting == 1)
+    again = job(engine)
+    again.admitted = True
+    tasks.append(asyncio.create_task(line.run(again)))
+    await until(lambda: line.waiting == 2)
+    opened(engine)
+    assert all(await asyncio.gather(*tasks))
+
+
+@with_line(max_waiting=2)
+async def test_a_full_line_refuses_and_says_when_to_come_back(
+    engine: KnownEngine, line: Batcher
+) -> None:
+    tasks = [await at_work(engine, line)]
+    tasks += [asyncio.create_task(line.run(job(engine))) for _ in range(2)]
+    await until(lambda: line.waiting == 2)
+    with pytest.raises(RefusedRequest) as refused:
+        await line.run(job(engine))
+    assert refused.value.status == 429
+    assert int(refused.value.headers["Retry-After"]) >= 1
+    opened(engine)
+    assert all(await asyncio.gather(*tasks))
+
+
+@with_line()
+async def test_a_job_whose_client_has_gone_is_dropped(engine: KnownEngine, line: Batcher) -> None:
+    first = await at_work(engine, line)
+    gone, stays = (asyncio.create_task(line.run(job(engine, rows=2))) for _ in range(2))
+    await until(lambda: line.waiting == 2)
+    gone.cancel()
+    await asyncio.sleep(0)
+    opened(engine)
+    await asyncio.gather(first, stays)
+    assert engine.batches == [1, 2]
+
+
+@with_line()
+async def test_a_job_that_fails_does_not_take_others_with_it(
+    engine: KnownEngine, line: Batcher
+) -> None:
+    engine.fails_on = engine.formatter.prompt_tokens("unknown")
+    first = await at_work(engine, line)
+    bad = asyncio.create_task(line.run(Job(draws=[Draw(engine.fails_on, (0,), Sampling())])))
+    good = asyncio.create_task(line.run(job(engine, 5)))
+    await until(lambda: line.waiting == 2)
+    opened(engine)
+    assert len(await first) == len(await good) == 1
+    with pytest.raises(RuntimeError):
+        await bad
 
 
 def test_a_late_answer_is_given_up():

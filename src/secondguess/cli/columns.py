@@ -8,7 +8,7 @@ name, and files that are none: a pipe would be waited for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -161,12 +161,8 @@ class ParquetColumns:
                 batches = file.iter_batches(
                     CHUNK_ROWS, row_groups=groups, columns=[*names, *labels]
                 )
-                for batch in batches:
-                    first, last = max(start - row, 0), min(stop - row, batch.num_rows)
-                    if first < last:
-                        part = batch.slice(first, last - first)
-                        yield arrays_of(part, names, row + first, self.path, labels)
-                    row += batch.num_rows
+                for part, at in _within(batches, start, stop, row):
+                    yield arrays_of(part, names, at, self.path, labels)
         except _READING_ERRORS as error:
             raise unreadable(self.path, "Parquet", error) from None
 
@@ -202,20 +198,12 @@ class CsvColumns:
         """Rows before the range are read and dropped: a CSV file has no index."""
         types = {**dict.fromkeys(names, pa.float64()), **dict.fromkeys(labels, pa.string())}
         options = csv.ConvertOptions(include_columns=[*names, *labels], column_types=types)
-        row = 0
         try:
             with csv.open_csv(
                 self.path, parse_options=_parsing(), convert_options=options
             ) as reader:
-                for batch in reader:
-                    last = batch.num_rows if stop is None else min(stop - row, batch.num_rows)
-                    first = max(start - row, 0)
-                    if first < last:
-                        part = batch.slice(first, last - first)
-                        yield arrays_of(part, names, row + first, self.path, labels)
-                    row += batch.num_rows
-                    if stop is not None and row >= stop:
-                        return
+                for part, at in _within(reader, start, stop):
+                    yield arrays_of(part, names, at, self.path, labels)
         except _READING_ERRORS as error:
             raise self._first_bad_value(names) or unreadable(self.path, "CSV", error) from None
 
@@ -242,6 +230,20 @@ class CsvColumns:
                 return error
             row += batch.num_rows
         return None
+
+
+def _within(
+    batches: Iterable[pa.RecordBatch], start: int, stop: int | None, row: int = 0
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """What batches hold of a range of rows, each with its first row; they begin at `row`."""
+    for batch in batches:
+        first = max(start - row, 0)
+        last = batch.num_rows if stop is None else min(stop - row, batch.num_rows)
+        if first < last:
+            yield batch.slice(first, last - first), row + first
+        row += batch.num_rows
+        if stop is not None and row >= stop:
+            return
 
 
 def _parsing() -> csv.ParseOptions:

@@ -48,6 +48,10 @@ class Function(StrEnum):
     piecewise = "piecewise"
 
 
+SequencePreset = Annotated[
+    Preset,
+    typer.Option(help="quick: minutes. cpu: longer, several seeds. paper: for a GPU."),
+]
 Seed = Annotated[int, typer.Option(help="The first seed: of weights, data and samples.")]
 Seeds = Annotated[int | None, typer.Option(help="How many seeds. Default: the preset's.", min=1)]
 Out = Annotated[Path, typer.Option(help="Where results go; a stopped run resumes.")]
@@ -154,9 +158,7 @@ def regression(
 
 
 def digits_of_pi(
-    preset: Annotated[
-        Preset, typer.Option(help="quick: minutes. cpu: longer, three seeds. paper: for a GPU.")
-    ] = Preset.quick,
+    preset: SequencePreset = Preset.quick,
     seed: Seed = 0,
     seeds: Seeds = None,
     out: Out = Path("out"),
@@ -167,9 +169,7 @@ def digits_of_pi(
 
 
 def frozen_lake(
-    preset: Annotated[
-        Preset, typer.Option(help="quick: minutes. cpu: longer, two seeds. paper: for a GPU.")
-    ] = Preset.quick,
+    preset: SequencePreset = Preset.quick,
     seed: Seed = 0,
     seeds: Seeds = None,
     out: Out = Path("out"),
@@ -266,11 +266,11 @@ def _reproduce(
 
 
 def _run(jobs: Sequence[Job]) -> list[Outcome]:
-    from secondguess.cli.bars import job_progress
+    from secondguess.training.progress import progress_side_by_side
 
     try:
-        with job_progress(jobs) as listener:
-            return run_side_by_side(jobs, listener)
+        with progress_side_by_side({job.title: job.effort for job in jobs}) as tell:
+            return run_side_by_side(jobs, tell)
     except KeyboardInterrupt:
         typer.echo(
             f"\nStopped. What was finished is kept in {jobs[0].out}; the same command resumes:\n"

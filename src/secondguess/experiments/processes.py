@@ -30,6 +30,7 @@ from threading import Thread
 from typing import Any
 
 from secondguess.experiments.registry import Experiment
+from secondguess.training.progress import TOLD_EVERY, Tell
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -37,8 +38,6 @@ ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
-TOLD_EVERY = 10.0
-"""Seconds after which a listener hears of every running job again, news or not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +92,6 @@ class Outcome:
             for directory in dict.fromkeys(self.directories)
             for claim in json.loads((directory / "result.json").read_text())["claims"]
         ]
-
-
-Listener = Callable[[Job, str, float], None]
-"""Told a job, its part, and the share of the job that is done."""
 
 
 def jobs_of(
@@ -154,13 +149,13 @@ def usable_cores() -> int:
 
 
 def run_side_by_side(
-    jobs: Sequence[Job], listener: Listener, *, num_processes: int | None = None
+    jobs: Sequence[Job], tell: Tell, *, num_processes: int | None = None
 ) -> list[Outcome]:
     """Run or resume all jobs, those with the largest effort first; a crash stops no other job.
 
     Args:
         jobs: what to do.
-        listener: told how far each running job is, at least every `TOLD_EVERY` seconds.
+        tell: told how far each running job is, by its title, at least every `TOLD_EVERY` seconds.
         num_processes: how many run at a time; None for as many as usable cores.
 
     Returns:
@@ -185,7 +180,7 @@ def run_side_by_side(
                 else:
                     process.hear(event)
             for process in running.values():
-                process.tell(listener)
+                process.tell(tell)
     return [outcomes[index] for index in range(len(jobs))]
 
 
@@ -230,11 +225,11 @@ class _Running:
             self._directories.append(Path(event["directory"]))
         self._mistake = event.get("mistake", self._mistake)
 
-    def tell(self, listener: Listener) -> None:
+    def tell(self, tell: Tell) -> None:
         """Pass the news on, or the old news where there has been silence for long."""
         if time.monotonic() - self._told_at >= TOLD_EVERY:
             self._told_at = time.monotonic()
-            listener(self.job, self._part, self._share_done)
+            tell(self.job.title, self._part, self._share_done)
 
     def stop(self) -> None:
         """Interrupt the process, as Ctrl-C would."""

@@ -6,6 +6,7 @@ Data, losses, recipes and evaluations are each experiment's own.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,6 +16,7 @@ from secondguess.models.transformer import (
     SinusoidalTransformerConfig,
     SinusoidalTransformerForCausalLM,
 )
+from secondguess.training.loop import TrainingConfig
 
 MODEL_PART = "training"
 """The part of a run that trains the network."""
@@ -56,6 +58,18 @@ def fresh_transformer(
             )
         )
     return PairLanguageModel(network, formatter)
+
+
+def training_config(config: Any, **others: Any) -> TrainingConfig:
+    """How a run is trained: what its own config says, and what is the same in all of its presets.
+
+    Args:
+        config: of the experiment; `PiConfig` and `LakeConfig` share the names below.
+        others: settings that its presets do not change.
+    """
+    names = ("num_steps", "learning_rate", "matrix_learning_rate", "warmup_steps", "clip_norm")
+    given = {name: getattr(config, name) for name in (*names, "average_decay", "seed")}
+    return TrainingConfig(weight_decay=0.01, **given, **others)
 
 
 def model_directory(run_directory: Path) -> Path:

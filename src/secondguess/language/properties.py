@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from secondguess._arrays import as_floats
-from secondguess.theory.calibration.inflation import VarianceInflation, fit_variance_inflation
+from secondguess.theory.calibration.fit_inflation import fit_variance_inflation
+from secondguess.theory.calibration.inflation import VarianceInflation
 from secondguess.theory.records import Interval
 
 

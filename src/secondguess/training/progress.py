@@ -9,13 +9,21 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 LINE_EVERY = 30.0
-"""Seconds between two lines where there is no terminal."""
+"""Seconds between two lines where there is no terminal, at most."""
+TOLD_EVERY = 10.0
+"""Seconds between two tellings of work that runs side by side, at most, news or not."""
+
+Tell = Callable[[str, str, float], None]
+"""Takes the label of a piece of work, the part it is at, and the share of it that is done."""
 
 
 class Show(Protocol):
@@ -72,9 +80,69 @@ def progress(label: str | None, *, line_every: float = LINE_EVERY) -> Iterator[S
 
 
 @contextmanager
-def _bar(label: str) -> Iterator[Show]:
-    from rich.console import Console
+def progress_side_by_side(efforts: Mapping[str, float]) -> Iterator[Tell]:
+    """A function that shows how far each of several pieces of work is that run at the same time.
+
+    On a terminal there is a bar for each, and one for all. Elsewhere a line is written for each new
+    part, and at least every half minute.
+
+    >>> with progress_side_by_side({"regression": 2.0, "frozen lake": 4.0}) as tell:
+    ...     tell("regression", "intervals", 0.8)  # a line on standard error, or a bar
+
+    Args:
+        efforts: by label, how long a piece takes compared with the others, roughly.
+    """
+    if not sys.stderr.isatty():
+        yield lines_of_parts(lambda line: print(line, file=sys.stderr, flush=True))
+        return
     from rich.markup import escape
+
+    with _bars() as bars:
+        everything = bars.add_task("everything", total=sum(efforts.values()), state="")
+        bars.update(everything, visible=len(efforts) > 1)
+        tasks = {
+            label: bars.add_task(escape(label), total=1.0, start=False, state="")
+            for label in efforts
+        }
+        done = dict.fromkeys(efforts, 0.0)
+
+        def tell(label: str, part: str, share_done: float) -> None:
+            bars.start_task(tasks[label])
+            state = escape(f"{share_done:.0%} {part}")
+            bars.update(tasks[label], completed=share_done, state=state)
+            done[label] = efforts[label] * share_done
+            bars.update(everything, completed=sum(done.values()))
+
+        yield tell
+
+
+def lines_of_parts(
+    write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+) -> Tell:
+    """Write a line for each new part, and one at least every half minute.
+
+    >>> tell = lines_of_parts(print)
+    >>> tell("toy", "training", 0.1)
+    toy: training (10% done)
+    >>> tell("toy", "training", 0.2)  # too soon
+    >>> tell("toy", "samples", 0.9)
+    toy: samples (90% done)
+    """
+    last: dict[str, tuple[str, float]] = {}
+
+    def tell(label: str, part: str, share_done: float) -> None:
+        last_part, told_at = last.get(label, ("", 0.0))
+        # The next telling may be `TOLD_EVERY` seconds away, which would be too late.
+        if part != last_part or clock() - told_at > LINE_EVERY - TOLD_EVERY:
+            last[label] = (part, clock())
+            write(f"{label}: {part} ({share_done:.0%} done)")
+
+    return tell
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
+    from rich.console import Console
     from rich.progress import (
         BarColumn,
         Progress,
@@ -90,7 +158,15 @@ def _bar(label: str) -> Iterator[Show]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        yield bars
+
+
+@contextmanager
+def _bar(label: str) -> Iterator[Show]:
+    from rich.markup import escape
+
+    with _bars() as bar:
         task = bar.add_task(escape(label), total=None, state="")
 
         def show(done: float, total: float | None, note: str = "") -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from secondguess.theory.calibration.fit_inflation import fit_variance_inflation
 from secondguess.theory.calibration.fit_intervals import MAX_CHOOSING_ROWS, fit_intervals
-from secondguess.theory.calibration.inflation import fit_variance_inflation
 from secondguess.theory.calibration.pair_counts import pair_inflation
 
 

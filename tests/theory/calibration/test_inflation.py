@@ -8,11 +8,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from secondguess.theory.calibration.inflation import (
-    DependentResponsesError,
-    InflationStream,
-    fit_variance_inflation,
-)
+from secondguess.theory.calibration.fit_inflation import fit_variance_inflation
+from secondguess.theory.calibration.inflation import DependentResponsesError, InflationStream
 from secondguess.theory.calibration.products import BadRowError, scaled_products
 from secondguess.theory.records import RestsOn
 

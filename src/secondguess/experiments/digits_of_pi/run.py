@@ -38,11 +38,16 @@ from secondguess.experiments.digits_of_pi.rankings import (
     rates_at,
 )
 from secondguess.experiments.runner import Part, PartResult, run_preset
-from secondguess.experiments.sequence_models import MODEL_PART, fresh_transformer, load_model
+from secondguess.experiments.sequence_models import (
+    MODEL_PART,
+    fresh_transformer,
+    load_model,
+    training_config,
+)
 from secondguess.language.collating import Batch
 from secondguess.language.formatting import Layout
 from secondguess.language.model import PairLanguageModel
-from secondguess.training.loop import TrainingConfig, train
+from secondguess.training.loop import train
 
 RESPONSE_RATES = (0.05, 0.1, 0.2, 0.3)
 
@@ -203,17 +208,7 @@ def _train(config: PiConfig, directory: Path, done: object) -> PartResult:
         model.network,
         loss=pairs.layout.loss,
         batch_at=training_batches(config, pairs),
-        config=TrainingConfig(
-            num_steps=config.num_steps,
-            learning_rate=config.learning_rate,
-            matrix_learning_rate=config.matrix_learning_rate,
-            warmup_steps=config.warmup_steps,
-            weight_decay=0.01,
-            betas=(0.9, 0.99),
-            clip_norm=config.clip_norm,
-            average_decay=config.average_decay,
-            seed=config.seed,
-        ),
+        config=training_config(config, betas=(0.9, 0.99)),
         checkpoint_dir=directory / "checkpoints",
         checkpoint_every=200,
         identity={"experiment": "digits-of-pi", **_trained_with(config)},

@@ -38,10 +38,15 @@ from secondguess.experiments.frozen_lake.world import (
     ExpertConfig,
 )
 from secondguess.experiments.runner import Part, PartResult, run_preset
-from secondguess.experiments.sequence_models import MODEL_PART, fresh_transformer, load_model
+from secondguess.experiments.sequence_models import (
+    MODEL_PART,
+    fresh_transformer,
+    load_model,
+    training_config,
+)
 from secondguess.language.formatting import Layout
 from secondguess.language.model import PairLanguageModel
-from secondguess.training.loop import TrainingConfig, train
+from secondguess.training.loop import train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,18 +222,8 @@ def _train(config: LakeConfig, directory: Path, done: object) -> PartResult:
         model.network,
         loss=pairs.loss,
         batch_at=batch_at,
-        config=TrainingConfig(
-            num_steps=config.num_steps,
-            learning_rate=config.learning_rate,
-            matrix_learning_rate=config.matrix_learning_rate,
-            warmup_steps=config.warmup_steps,
-            weight_decay=0.01,
-            betas=(0.9, 0.98),
-            clip_norm=config.clip_norm,
-            average_decay=config.average_decay,
-            validate_every=config.track_every,
-            keep_best=False,
-            seed=config.seed,
+        config=training_config(
+            config, betas=(0.9, 0.98), validate_every=config.track_every, keep_best=False
         ),
         validate=validate,
         checkpoint_dir=directory / "checkpoints",

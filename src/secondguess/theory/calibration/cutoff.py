@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from secondguess._arrays import as_floats, check_at_least
 from secondguess.theory.bounds import interval_radius
 from secondguess.theory.calibration.families import ClassInflations, fit_inflation_by_class
-from secondguess.theory.calibration.inflation import Annotators, VarianceInflation, stream_of
+from secondguess.theory.calibration.fit_inflation import Annotators, stream_of
+from secondguess.theory.calibration.inflation import VarianceInflation
 from secondguess.theory.calibration.means import MeanMethod
 from secondguess.theory.calibration.products import check_rows
 from secondguess.theory.calibration.scatter import group_keys, keys_below, set_aside

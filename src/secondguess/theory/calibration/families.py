@@ -13,12 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from secondguess._arrays import IntArray, as_floats, as_probs, check_at_least, same_shape
-from secondguess.theory.calibration.inflation import (
-    Annotators,
-    InflationStream,
-    VarianceInflation,
-    stream_of,
-)
+from secondguess.theory.calibration.fit_inflation import Annotators, stream_of
+from secondguess.theory.calibration.inflation import InflationStream, VarianceInflation
 from secondguess.theory.calibration.means import MeanMethod
 from secondguess.theory.calibration.products import BadRowError
 from secondguess.theory.calibration.raters import LEANING_LEVEL

@@ -13,12 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from secondguess._arrays import as_floats, check_rate, fail_at, same_shape
+from secondguess.theory.calibration.fit_inflation import Annotators, fit_variance_inflation
 from secondguess.theory.calibration.groups import GroupSums
-from secondguess.theory.calibration.inflation import (
-    Annotators,
-    VarianceInflation,
-    fit_variance_inflation,
-)
+from secondguess.theory.calibration.inflation import VarianceInflation
 from secondguess.theory.calibration.means import MeanMethod, mean_lower_bound
 from secondguess.theory.calibration.products import check_rows
 from secondguess.theory.calibration.scatter import group_keys
