@@ -300,12 +300,7 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         saved.fill(model)
         classifier.model_ = model.eval()
         classifier.recalibration_ = saved.recalibration
-        if saved.inflations is not None:
-            classifier.inflations_ = saved.inflations
-        if saved.intervals is not None:
-            classifier.intervals_ = saved.intervals
-        if saved.conditions:
-            classifier.calibration_conditions_ = tuple(saved.conditions)
+        vars(classifier).update(saved.calibration())
         return classifier
 
     def _rows(self, X: ArrayLike, y: ArrayLike | PairData) -> Rows:
@@ -317,15 +312,8 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
     def _inputs(self, X: Any, *, fitting: bool = False) -> Tensor:
         """X as a tensor, standardised for the default backbone; in fitting, X is remembered."""
         default = self.backbone is None
-        array = np.asarray(
-            validate_data(
-                self,
-                X,
-                reset=fitting,
-                dtype=np.float64 if default else "numeric",
-                allow_nd=not default,
-            )
-        )
+        kind = {"dtype": np.float64 if default else "numeric", "allow_nd": not default}
+        array = np.asarray(validate_data(self, X, reset=fitting, **kind))
         if not default:
             return torch.from_numpy(
                 array.astype(np.float32 if array.dtype.kind == "f" else np.int64)

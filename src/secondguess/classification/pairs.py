@@ -36,6 +36,7 @@ from secondguess.classification.labels import (
     refuse_unknown,
 )
 from secondguess.classification.long_tables import column_names, read_long_columns
+from secondguess.classification.places import annotator_table, in_places, pair_places, shuffled
 
 NEED_PAIRS = (
     "A pair model learns from two or more independent responses to the same input: that is how it "
@@ -165,7 +166,7 @@ class PairData:
             )
         classes_, labels = encode_labels(array.ravel(), classes)
         labels = labels.reshape(array.shape)
-        who = None if annotators is None else _annotators_of(annotators, array.shape)
+        who = None if annotators is None else annotator_table(annotators, array.shape)
         return cls(labels, np.ones_like(labels), classes_, who, in_order=True)
 
     @classmethod
@@ -190,8 +191,7 @@ class PairData:
             raise ValueError(f"responses has {count}; expected at least 2 in some. {NEED_PAIRS}")
         classes_, flat = encode_labels(flatten_rows(rows), classes)
         used = np.arange(lengths.max()) < lengths[:, None]
-        labels = np.zeros(used.shape, dtype=np.int64)
-        labels[used] = flat
+        labels = in_places(used, flat, 0)
         who = None
         if annotators is not None:
             names = [list(row) for row in annotators]
@@ -202,8 +202,7 @@ class PairData:
                 )
             flat_names = flatten_rows(names)
             # An unused place repeats a name that occurs, so that it needs no name of its own.
-            who = np.full(used.shape, flat_names[0], dtype=flat_names.dtype)
-            who[used] = flat_names
+            who = in_places(used, flat_names, flat_names[0])
         return cls(labels, used.astype(np.int64), classes_, who, in_order=True)
 
     @classmethod
@@ -325,15 +324,7 @@ class PairData:
         self, rng: np.random.Generator
     ) -> tuple[IntArray, NDArray[Any] | None]:
         """Like `responses`, with the identities `(n, k)` of those who gave them, where known."""
-        fewest = int(self.num_annotations.min())
-        places = np.repeat(
-            np.tile(np.arange(self.labels.shape[1]), len(self)), self.multiplicity.ravel()
-        )
-        rows = np.repeat(np.arange(len(self)), self.num_annotations)
-        order = np.lexsort((rng.random(len(rows)), rows))
-        starts = np.cumsum(self.num_annotations) - self.num_annotations
-        chosen = order[starts[:, None] + np.arange(fewest)]
-        at = rows[chosen], places[chosen]
+        at = shuffled(self.multiplicity, rng)
         return self.labels[at], None if self.annotators is None else self.annotators[at]
 
     def columns(self) -> IntArray | None:
@@ -354,21 +345,4 @@ class PairData:
                 f"row {int(np.argmin(total))} has 1 response; expected at least 2 to draw a pair. "
                 f"data[data.has_pair] leaves such rows out."
             )
-        first = rng.integers(total)
-        second = rng.integers(total - 1)
-        second += second >= first  # the first annotation is no longer there
-        ends = self.multiplicity.cumsum(axis=1)
-        rows = np.arange(len(self))
-        places = [(position[:, None] >= ends).sum(axis=1) for position in (first, second)]
-        return np.stack([self.labels[rows, place] for place in places], axis=1)
-
-
-def _annotators_of(annotators: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Identities `(n, k)` from identities of that shape, or one per column."""
-    array = np.asarray(annotators)
-    if array.shape not in (shape, shape[1:]):
-        raise ValueError(
-            f"annotators has shape {array.shape}; expected {shape}, one for each response, or "
-            f"{shape[1:]}, one for each column."
-        )
-    return np.broadcast_to(array, shape)
+        return self.labels[pair_places(self.multiplicity, rng)]

@@ -116,6 +116,15 @@ class SavedClassifier:
             tensors=tensors,
         )
 
+    def calibration(self) -> dict[str, Any]:
+        """The attributes that `calibrate` gave the classifier, where it was called."""
+        found = {
+            "inflations_": self.inflations,
+            "intervals_": self.intervals,
+            "calibration_conditions_": tuple(self.conditions) or None,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
     def fill(self, model: nn.Module) -> None:
         """Put the saved weights into a network."""
         weights = {

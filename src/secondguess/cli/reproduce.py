@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,6 +60,12 @@ DataDir = Annotated[
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 when a claim does not hold.")]
 
+SEQUENCES = {
+    "digits-of-pi": "Statements about digits of pi (section 5.2, appendices A and F.3).",
+    "frozen-lake": "Imitation with an unseen danger (section 5.3, appendices A and F.4).",
+}
+"""Experiments on sequences, which have no options of their own, and what they are about."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
@@ -68,8 +74,8 @@ def register(app: typer.Typer) -> None:
     )
     group.callback(invoke_without_command=True)(everything)
     group.command()(regression)
-    group.command()(digits_of_pi)
-    group.command()(frozen_lake)
+    for name, about in SEQUENCES.items():
+        group.command(name)(_sequence_command(name, about))
     group.command()(cifar10h)
     group.command()(facts)
     app.add_typer(group, name="reproduce")
@@ -157,26 +163,20 @@ def regression(
     _conclude(outcomes, strict=strict)
 
 
-def digits_of_pi(
-    preset: SequencePreset = Preset.quick,
-    seed: Seed = 0,
-    seeds: Seeds = None,
-    out: Out = Path("out"),
-    strict: Strict = False,
-) -> None:
-    """Statements about digits of pi (section 5.2, appendices A and F.3)."""
-    _conclude(_reproduce("digits-of-pi", preset, seed, seeds, out), strict=strict)
+def _sequence_command(name: str, about: str) -> Callable[..., None]:
+    """The command of an experiment with no options of its own."""
 
+    def command(
+        preset: SequencePreset = Preset.quick,
+        seed: Seed = 0,
+        seeds: Seeds = None,
+        out: Out = Path("out"),
+        strict: Strict = False,
+    ) -> None:
+        _conclude(_reproduce(name, preset, seed, seeds, out), strict=strict)
 
-def frozen_lake(
-    preset: SequencePreset = Preset.quick,
-    seed: Seed = 0,
-    seeds: Seeds = None,
-    out: Out = Path("out"),
-    strict: Strict = False,
-) -> None:
-    """Imitation with an unseen danger (section 5.3, appendices A and F.4)."""
-    _conclude(_reproduce("frozen-lake", preset, seed, seeds, out), strict=strict)
+    command.__doc__ = about
+    return command
 
 
 def cifar10h(
