@@ -140,7 +140,7 @@ results = partial(pages.results, "house")
 rendered = partial(pages.filled, PAGE, {"house": sizes})
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="The size of the house, before and after.")
     parser.add_argument("--against", type=Path, help="a checkout of the version before")
     parser.add_argument("--names", action="store_true", help="print moved and removed names")
     arguments = parser.parse_args()
