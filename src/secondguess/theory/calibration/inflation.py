@@ -36,7 +36,6 @@ from secondguess.theory.calibration.raters import (
 from secondguess.theory.calibration.scatter import UnsignedArray, group_keys
 from secondguess.theory.records import Interval, RestsOn
 
-
 _BOUND = "a bound on squared errors, 0 or more"
 
 
