@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from secondguess.cli.app import app
 from secondguess.language.windows import AnswerSettings
-from secondguess.theory.calibration.inflation import fit_variance_inflation
+from secondguess.theory.calibration.fit_inflation import fit_variance_inflation
 
 pytestmark = [
     pytest.mark.slow,
