@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 from secondguess.language.engines import Draw
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.language.generation import Sampling
+from secondguess.language.meaning_functions import Meaning
+from secondguess.language.meanings import ScoredMeaning
 from secondguess.language.scoring import ScoredResponse, Tokens
 from secondguess.language.tokenizer import word_tokenizer
 
@@ -60,6 +62,19 @@ class KnownEngine:
                 for draw, text in zip(draws, texts, strict=True)
             ]
         )
+
+    def judge(
+        self, prompt: Tokens, meaning: Meaning, *, seed: Sequence[int], num_samples: int
+    ) -> list[ScoredMeaning]:
+        """Meanings of samples, as if every wording of a meaning had been drawn."""
+        draws = [Draw(prompt, (*seed, each), Sampling()) for each in range(num_samples)]
+        found: dict[Hashable, list[ScoredResponse]] = {}
+        for each in self.sample(draws):
+            found.setdefault(meaning(each.text), []).append(each)
+        return [
+            ScoredMeaning(name, same[0].text, len(same), same[0].scores, same[0].scores)
+            for name, same in found.items()
+        ]
 
     def score(self, items: Sequence[tuple[Tokens, Tokens]]) -> list[ScoredResponse]:
         return [self._scored(*item) for item in items]

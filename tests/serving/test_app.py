@@ -10,10 +10,12 @@ from fastapi.testclient import TestClient
 from serving.byte_model import byte_model
 from serving.stand_in import KnownEngine
 
+from secondguess.language.engines import LocalEngine
 from secondguess.language.scoring import ScoredResponse
 from secondguess.serving.app import create_app
 from secondguess.serving.config import Defaults, ServerConfig
 from secondguess.serving.records import token_texts
+from secondguess.theory.calibration.thresholds import GuaranteedThreshold
 
 
 @pytest.fixture
@@ -226,3 +228,69 @@ def test_the_page_runs_nothing_but_its_own_script(client):
     policy = response.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
+
+
+CITY = "(rome|oslo|lima)"
+
+
+def test_meanings_are_judged_where_the_operator_says_so(engine):
+    with TestClient(create_app(engine, ServerConfig(model_name="pairs", meaning=CITY))) as client:
+        assert client.get("/v1/models").json()["data"][0]["secondguess"]["meaning"] == CITY
+        [choice] = ask(client, seed=1, return_candidates=True).json()["choices"]
+        ours = choice["secondguess"]
+        assert choice["message"]["content"] == f"{ours['meaning']} and so on"
+        assert ours["num_candidates"] == sum(each["times"] for each in ours["candidates"]) == 10
+        meanings = [each["meaning"] for each in ours["candidates"]]
+        assert len(set(meanings)) == len(meanings) > 1
+        [choice] = ask(client, "mixed", strategy="rejection", seed=3).json()["choices"]
+        assert choice["secondguess"]["meaning"] == "rome"
+        [choice] = ask(client, "unknown", logprobs=True).json()["choices"]
+        assert choice["message"]["refusal"].startswith("I don't know.")
+        for field, value in [("temperature", 0.5), ("stop", "and"), ("max_tokens", 2)]:
+            refused = ask(client, **{field: value})
+            assert refused.status_code == 400
+            assert refused.json()["error"]["param"] == field
+        body = {"model": "pairs", "prompt": ["known", "unknown"], "logprobs": 1, "n": 2}
+        answered = client.post("/v1/completions", json=body).json()["choices"]
+        assert [each["secondguess"]["abstained"] for each in answered] == [False] * 2 + [True] * 2
+
+
+def test_a_model_judges_its_own_meanings():
+    config = ServerConfig(model_name="pairs", meaning="words")
+    app = create_app(LocalEngine(byte_model()), config)
+    with TestClient(app) as client:
+        once, again = (
+            ask(client, max_hallucination_rate=0.99, seed=4, return_candidates=True).json()
+            for _ in range(2)
+        )
+        [one], [other] = once["choices"], again["choices"]
+        assert one["secondguess"] == other["secondguess"]
+        assert len(one["secondguess"]["candidates"]) > 1
+
+
+def test_a_guarantee_is_stated_only_where_the_request_changes_nothing(engine):
+    threshold = GuaranteedThreshold(-0.1, 0.05, 0.01, 400, 200, 3.0)
+    config = ServerConfig(model_name="pairs", threshold=threshold)
+    with TestClient(create_app(engine, config)) as client:
+        expected = {
+            "max_error_rate": 0.05,
+            "failure_rate": 0.01,
+            "num_marked": 400,
+            "rests_on": "guaranteed by a calibration set",
+        }
+
+        def guarantee(**fields):
+            return ask(client, **fields).json()["choices"][0]["secondguess"]["guarantee"]
+
+        assert guarantee() == guarantee(temperature=1, n=2, seed=3, max_tokens=100) == expected
+        for field, value in [
+            ("temperature", 0.5),
+            ("top_p", 0.9),
+            ("stop", "and"),
+            ("max_tokens", 2),
+            ("strategy", "top1"),
+            ("num_candidates", 3),
+            ("max_hallucination_rate", 0.2),
+            ("response_format", {"type": "json_object"}),
+        ]:
+            assert guarantee(**{field: value}) is None, field

@@ -29,6 +29,7 @@ from serving.stand_in import KnownEngine
 
 from secondguess.serving.app import create_app
 from secondguess.serving.config import ServerConfig
+from secondguess.theory.calibration.thresholds import GuaranteedThreshold
 
 DESKTOP, PHONE = (1280, 900), (375, 740)
 LOWEST_CONTRAST = 4.5
@@ -148,6 +149,20 @@ def test_candidates_are_listed_with_their_meanings_and_counts(page: Page):
         expect(table.get_by_role("columnheader", name=head)).to_be_visible()
     times = [int(row.get_by_role("cell").nth(0).inner_text()) for row in rows.all()[1:]]
     assert sum(times) == 10
+
+
+def test_meanings_and_guarantees_are_shown(browser: Browser):
+    threshold = GuaranteedThreshold(-0.1, 0.05, 0.01, 400, 200, 3.0)
+    config = ServerConfig(model_name="pairs", meaning="(rome|oslo|lima)", threshold=threshold)
+    with running(create_app(KnownEngine(), config)) as address:
+        for page in opened(browser, address):
+            ask(page, "known")
+            result = page.get_by_role("status")
+            expect(result).to_contain_text("at most 5.0% of its answers are wrong")
+            heads = page.get_by_role("rowheader").all_inner_texts()
+            assert all(text.split()[0] == text.split()[1] for text in heads)  # meaning, wording
+            move_slider(page, 0.5)
+            expect(result).not_to_contain_text("of its answers are wrong")
 
 
 def test_tokens_are_coloured_by_cheating(page: Page):

@@ -16,6 +16,9 @@ from secondguess.cli.recalibrate import recalibrate
 from secondguess.cli.rows import (
     BatchSizeOption,
     EngineOption,
+    FailureOption,
+    LabelledOption,
+    MaxErrorOption,
     MeaningOption,
     ModelArgument,
     SkipOption,
@@ -98,19 +101,9 @@ def answer(
     max_hallucination_rate: Annotated[
         float | None, typer.Option(help="The largest bound that is still answered.")
     ] = None,
-    labelled: Annotated[
-        Path | None,
-        typer.Option(
-            help='Answers of this command, each with "right": true or false added: they choose '
-            "the rate, for --max-error-rate."
-        ),
-    ] = None,
-    max_error_rate: Annotated[
-        float, typer.Option(help="Share of wrong answers that --labelled guarantees.")
-    ] = 0.05,
-    failure_rate: Annotated[
-        float, typer.Option(help="How often the guarantee of --labelled may fail.")
-    ] = 0.05,
+    labelled: LabelledOption = None,
+    max_error_rate: MaxErrorOption = 0.05,
+    failure_rate: FailureOption = 0.05,
     out: Annotated[
         Path | None, typer.Option(help="Default: the input's name with .answers.jsonl.")
     ] = None,
@@ -164,15 +157,15 @@ def answer(
         from secondguess.language.generation import Sampling
         from secondguess.language.windows import AnswerSettings, answering_work
 
-        if (max_hallucination_rate is None) == (labelled is None):
-            raise ValueError("expected either --max-hallucination-rate or --labelled.")
         threshold = None
-        if labelled is not None:
+        if labelled is not None and max_hallucination_rate is None:
             threshold, rate = threshold_from(
                 labelled, max_error_rate=max_error_rate, failure_rate=failure_rate
             )
-        else:
+        elif labelled is None and max_hallucination_rate is not None:
             rate = check_rate("max_hallucination_rate", max_hallucination_rate)
+        else:
+            raise ValueError("expected either --max-hallucination-rate or --labelled.")
         answers = AnswerSettings(
             max_hallucination_rate=rate,
             strategy=strategy.value,

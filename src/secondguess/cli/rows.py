@@ -32,6 +32,19 @@ EngineOption = Annotated[
         "then only gives tokenizer and format. Default: the model runs in this process."
     ),
 ]
+LabelledOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Answers of 'secondguess answer', each with \"right\": true or false added: they "
+        "choose the rate, for --max-error-rate."
+    ),
+]
+MaxErrorOption = Annotated[
+    float, typer.Option(help="Share of wrong answers that --labelled guarantees.")
+]
+FailureOption = Annotated[
+    float, typer.Option(help="How often the guarantee of --labelled may fail.")
+]
 MeaningOption = Annotated[
     str | None,
     typer.Option(

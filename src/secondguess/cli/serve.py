@@ -11,12 +11,18 @@ import typer
 
 from secondguess.cli.errors import user_errors
 from secondguess.cli.language import GapName, StrategyName
+from secondguess.cli.marked import threshold_from
 from secondguess.cli.rows import (
     EngineOption,
+    FailureOption,
+    LabelledOption,
+    MaxErrorOption,
+    MeaningOption,
     ModelArgument,
     heed_check,
     open_engine,
     quiet_state,
+    say,
 )
 
 
@@ -34,8 +40,13 @@ def serve(
         str | None, typer.Option(help="What clients call the model. Default: the folder's name.")
     ] = None,
     max_hallucination_rate: Annotated[
-        float, typer.Option(help="The largest bound that is still answered.")
-    ] = 0.1,
+        float | None,
+        typer.Option(help="The largest bound that is still answered. Default: 0.1."),
+    ] = None,
+    labelled: LabelledOption = None,
+    max_error_rate: MaxErrorOption = 0.05,
+    failure_rate: FailureOption = 0.05,
+    meaning: MeaningOption = None,
     strategy: Annotated[
         StrategyName, typer.Option(help="As in 'secondguess answer'.")
     ] = StrategyName.rejection,
@@ -89,11 +100,28 @@ def serve(
 
         from secondguess._arrays import check_rate
         from secondguess.language.engines import LocalEngine
+        from secondguess.language.meaning_functions import meaning_from
         from secondguess.serving.app import create_app
         from secondguess.serving.config import Defaults, ServerConfig
 
+        threshold = None
+        if labelled is not None:
+            if max_hallucination_rate is not None:
+                raise ValueError("expected either --max-hallucination-rate or --labelled.")
+            threshold, rate = threshold_from(
+                labelled, max_error_rate=max_error_rate, failure_rate=failure_rate
+            )
+        else:
+            rate = check_rate("max_hallucination_rate", max_hallucination_rate or 0.1)
+        if meaning is not None:
+            meaning_from(meaning)
+            if engine is not None or min_probability is not None:
+                raise ValueError(
+                    "--meaning draws from the model itself; expected no --engine and no "
+                    "--min-probability."
+                )
         defaults = Defaults(
-            max_hallucination_rate=check_rate("max_hallucination_rate", max_hallucination_rate),
+            max_hallucination_rate=rate,
             strategy=strategy.value,
             num_candidates=num_candidates,
             min_probability=min_probability,
@@ -103,6 +131,8 @@ def serve(
             model_name=name or Path(model).resolve().name,
             defaults=defaults,
             chat=chat,
+            meaning=meaning,
+            threshold=threshold,
             max_batch=max_batch,
             max_waiting=max_waiting,
             timeout=timeout,
@@ -111,8 +141,10 @@ def serve(
         )
         opened = open_engine(model, engine, quiet_state(), max_batch)
         pair_model = opened.model if isinstance(opened, LocalEngine) else None
-        rate = defaults.max_hallucination_rate
-        heed_check(model, pair_model, rate, ignore=ignore_check, tell=True)
+        if threshold is None:
+            heed_check(model, pair_model, rate, ignore=ignore_check, tell=True)
+        else:  # it holds for any model, checked or not
+            say(f"{labelled}: {threshold}; the score is minus the gap")
         app = create_app(opened, config)
         settings = uvicorn.Config(
             app,

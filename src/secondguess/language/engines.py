@@ -13,6 +13,8 @@ import numpy as np
 
 from secondguess.language.formatting import EncodedRow, PairFormatter
 from secondguess.language.generation import Sampling, sample
+from secondguess.language.meaning_functions import Meaning
+from secondguess.language.meanings import ScoredMeaning, score_meanings
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import DEFAULT_BATCH_SIZE, ScoredResponse, Tokens, score
 
@@ -54,6 +56,12 @@ class Engine(Protocol):
 
     def sample(self, draws: Sequence[Draw]) -> list[ScoredResponse]:
         """One scored response per draw."""
+        ...
+
+    def judge(
+        self, prompt: Tokens, meaning: Meaning, *, seed: Sequence[int], num_samples: int
+    ) -> list[ScoredMeaning]:
+        """The meanings of sampled answers to a prompt; see `score_meanings`."""
         ...
 
     def score(self, items: Sequence[tuple[Tokens, Tokens]]) -> list[ScoredResponse]:
@@ -107,6 +115,20 @@ class LocalEngine:
             )
             results.update(zip(rows, drawn, strict=True))
         return [results[row] for row in range(len(draws))]
+
+    def judge(
+        self, prompt: Tokens, meaning: Meaning, *, seed: Sequence[int], num_samples: int
+    ) -> list[ScoredMeaning]:
+        """The meanings of sampled answers to a prompt; see `score_meanings`."""
+        [found] = score_meanings(
+            self.model,
+            [EncodedRow(prompt)],
+            meaning,
+            rng=np.random.default_rng(seed),
+            num_samples=num_samples,
+            batch_size=self.batch_size,
+        )
+        return found
 
     def score(self, items: Sequence[tuple[Tokens, Tokens]]) -> list[ScoredResponse]:
         """The scores of given responses; equal prompts are computed once."""

@@ -29,6 +29,8 @@ from secondguess._files import MANIFEST
 from secondguess.language.engines import Draw, EngineError
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.language.generation import Sampling
+from secondguess.language.meaning_functions import Meaning
+from secondguess.language.meanings import ScoredMeaning
 from secondguess.language.recalibration import SequenceRecalibration, wordings_only
 from secondguess.language.scoring import ScoredResponse, Tokens, chunks
 
@@ -121,6 +123,14 @@ class VllmEngine:
             replace(scored, cut_off=cut)
             for scored, (_, cut) in zip(self.score(items), drawn, strict=True)
         ]
+
+    def judge(
+        self, prompt: Tokens, meaning: Meaning, *, seed: Sequence[int], num_samples: int
+    ) -> list[ScoredMeaning]:
+        """Not possible: second responses behind given first ones are drawn in this process only."""
+        raise ValueError(
+            "meanings are judged by draws from a model in this process; leave --engine out."
+        )
 
     def score(self, items: Sequence[tuple[Tokens, Tokens]]) -> list[ScoredResponse]:
         """The scores of given responses; equal ones are scored once."""

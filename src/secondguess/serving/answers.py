@@ -6,20 +6,33 @@ they were cut, and handed to the decoder. What a candidate says never changes af
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
+import numpy as np
+
+from secondguess.language.answering import Strategy
 from secondguess.language.engines import Draw, Engine
 from secondguess.language.formatting import FormatError
 from secondguess.language.generation import Sampling
+from secondguess.language.meaning_functions import Meaning, meaning_from
+from secondguess.language.meanings import ScoredMeaning
 from secondguess.language.scoring import ScoredResponse, Tokens, totals
 from secondguess.serving.batching import Batcher, Job
 from secondguess.serving.config import Defaults, ServerConfig
 from secondguess.serving.errors import RefusedRequest
 from secondguess.serving.schemas import Decoding
+from secondguess.theory.calibration.thresholds import GuaranteedThreshold
 from secondguess.theory.decoding import decode_rejection, decode_top1
-from secondguess.theory.records import Decision, GapKind
+from secondguess.theory.records import Decision, GapKind, SelfCheatScores
+
+CandidateT = TypeVar("CandidateT", ScoredResponse, ScoredMeaning)
+ScoresOf = Callable[[Sequence[CandidateT]], SelfCheatScores]
+Seed = tuple[int, ...]
 
 LOWEST_TEMPERATURE = 1e-3
 """What is colder is frozen: the likeliest token, without a division that overflows."""
@@ -34,21 +47,39 @@ class Choice:
         candidates: all that was drawn, in that order.
         rate: the largest bound that was allowed.
         gap: how confidences above 1 were treated.
+        num_samples: how many responses were drawn.
+        threshold: what marked answers guarantee, if it was decided just as they were.
     """
 
-    decision: Decision[ScoredResponse]
-    candidates: list[ScoredResponse]
+    decision: Decision[ScoredResponse] | Decision[ScoredMeaning]
+    candidates: Sequence[ScoredResponse | ScoredMeaning]
     rate: float
     gap: GapKind
+    num_samples: int
+    threshold: GuaranteedThreshold | None = None
 
 
-@dataclass(eq=False)
-class _Open:
-    """A choice that is not decided yet."""
+@dataclass(frozen=True, eq=False)
+class _Rule:
+    """How the candidates of a choice become a decision."""
 
-    prompt: Tokens
-    number: int
-    candidates: list[ScoredResponse] = field(default_factory=list)
+    strategy: Strategy
+    rate: float
+    gap: GapKind
+    fits: Callable[[str], bool] | None
+    threshold: GuaranteedThreshold | None
+
+    def choice(
+        self, candidates: list[CandidateT], scores: ScoresOf[CandidateT], num_samples: int
+    ) -> Choice:
+        """The decision over candidates in the order in which they were drawn."""
+        pool = candidates[:1] if self.strategy == "selective" else candidates
+        eligible = [each for each in pool if self.fits is None or self.fits(each.text)]
+        decode = decode_top1 if self.strategy == "top1" else decode_rejection
+        decision: Any = decode(
+            eligible, scores(eligible), max_hallucination_rate=self.rate, gap=self.gap
+        )
+        return Choice(decision, candidates, self.rate, self.gap, num_samples, self.threshold)
 
 
 async def decide_choices(
@@ -58,12 +89,9 @@ async def decide_choices(
     config: ServerConfig,
     *,
     max_tokens: int | None,
-    fits: Callable[[str], bool] = lambda text: True,
+    fits: Callable[[str], bool] | None = None,
 ) -> list[Choice]:
     """`n` decisions per prompt, prompt by prompt.
-
-    Rejection takes the first candidate that will do, so candidates are drawn in waves that double,
-    and only for choices that are still open; unless the request wants to see all of them.
 
     Args:
         batcher: the line before the engine.
@@ -71,44 +99,106 @@ async def decide_choices(
         request: how to decode.
         config: where the request does not say, and how much it may ask for.
         max_tokens: how many tokens an answer may have.
-        fits: whether a text may be an answer at all.
+        fits: whether a text may be an answer at all; None if any may.
     """
     defaults = config.defaults
-    strategy = request.strategy or defaults.strategy
-    size = 1 if strategy == "selective" else (request.num_candidates or defaults.num_candidates)
-    choices = [_Open(prompt, number) for prompt in prompts for number in range(request.n or 1)]
-    if len(choices) * size > config.max_samples:
+    length = batcher.engine.formatter.config.response_length
+    if max_tokens is not None and max_tokens >= length - 1:
+        max_tokens = None  # no response is longer
+    altered = [*request.resampled, *([] if max_tokens is None else ["max_tokens"])]
+    as_marked = not altered and fits is None and not request.decides_otherwise
+    rule = _Rule(
+        request.strategy or defaults.strategy,
+        request.max_hallucination_rate or defaults.max_hallucination_rate,
+        request.gap or defaults.gap,
+        fits,
+        config.threshold if as_marked else None,
+    )
+    size = request.num_candidates or defaults.num_candidates
+    if config.meaning is not None:
+        size = max(2, size)
+    elif rule.strategy == "selective":
+        size = 1
+    seed = secrets.randbits(63) if request.seed is None else request.seed % 2**64
+    asked = [(prompt, (seed, number)) for prompt in prompts for number in range(request.n or 1)]
+    if len(asked) * size > config.max_samples:
         raise RefusedRequest(
             400,
-            f"the request asks for {len(choices)} choices of {size} candidates; expected at most "
+            f"the request asks for {len(asked)} choices of {size} candidates; expected at most "
             f"{config.max_samples} samples in all (lower n or num_candidates, or send fewer "
             f"prompts).",
             param="n",
         )
-    rate = request.max_hallucination_rate or defaults.max_hallucination_rate
-    gap = request.gap or defaults.gap
-    seed = secrets.randbits(63) if request.seed is None else request.seed % 2**64
+    if config.meaning is None:
+        return await _by_wording(batcher, asked, request, rule, defaults, size, max_tokens)
+    if altered:
+        raise RefusedRequest(
+            400,
+            f"answers are judged by their meaning here, over the model's own samples; leave out "
+            f"{', '.join(altered)}.",
+            param=altered[0],
+        )
+    return await _by_meaning(batcher, asked, meaning_from(config.meaning), rule, size)
+
+
+async def _by_wording(
+    batcher: Batcher,
+    asked: Sequence[tuple[Tokens, Seed]],
+    request: Decoding,
+    rule: _Rule,
+    defaults: Defaults,
+    size: int,
+    max_tokens: int | None,
+) -> list[Choice]:
+    """Decide about responses.
+
+    Rejection takes the first candidate that will do, so candidates are drawn in waves that double,
+    and only for choices that are still open; unless the request wants to see all of them.
+    """
     sampling = _sampling(request, defaults)
     if objection := batcher.engine.objection(sampling):
         raise RefusedRequest(400, objection)
-    decode = decode_top1 if strategy == "top1" else decode_rejection
-    at_once = strategy == "top1" or request.return_candidates
-
-    def decided(choice: _Open) -> Decision[ScoredResponse]:
-        eligible = [each for each in choice.candidates if fits(each.text)]
-        return decode(eligible, totals(eligible), max_hallucination_rate=rate, gap=gap)
-
+    at_once = rule.strategy == "top1" or request.return_candidates
+    candidates: list[list[ScoredResponse]] = [[] for _ in asked]
+    choices = [rule.choice(each, totals, 0) for each in candidates]
     for wave in [range(size)] if at_once else _waves(size):
-        waiting = [each for each in choices if wave.start == 0 or decided(each).abstained]
+        waiting = [row for row, choice in enumerate(choices) if choice.decision.abstained]
         draws = [
-            Draw(each.prompt, seed=(seed, each.number, candidate), sampling=sampling)
-            for each in waiting
+            Draw(asked[row][0], seed=(*asked[row][1], candidate), sampling=sampling)
+            for row in waiting
             for candidate in wave
         ]
         drawn = await _drawn(batcher, draws, request.stops, max_tokens, admitted=wave.start > 0)
-        for place, each in enumerate(waiting):
-            each.candidates += drawn[place * len(wave) : (place + 1) * len(wave)]
-    return [Choice(decided(each), each.candidates, rate, gap) for each in choices]
+        for place, row in enumerate(waiting):
+            candidates[row] += drawn[place * len(wave) : (place + 1) * len(wave)]
+            choices[row] = rule.choice(candidates[row], totals, len(candidates[row]))
+    return choices
+
+
+async def _by_meaning(
+    batcher: Batcher,
+    asked: Sequence[tuple[Tokens, Seed]],
+    meaning: Meaning,
+    rule: _Rule,
+    num_samples: int,
+) -> list[Choice]:
+    """Decide about meanings, by scores with the sampling error inside."""
+    jobs = []
+    for prompt, seed in asked:
+        judge = partial(batcher.engine.judge, prompt, meaning, seed=seed, num_samples=num_samples)
+        jobs.append(Job(work=judge, admitted=bool(jobs)))
+    return [
+        rule.choice(meanings, _cautious, num_samples)
+        for [meanings] in await asyncio.gather(*map(batcher.run, jobs))
+    ]
+
+
+def _cautious(meanings: Sequence[ScoredMeaning]) -> SelfCheatScores:
+    """The scores of meanings that bounds rest on, `(n,)`."""
+    return SelfCheatScores(
+        np.array([each.cautious.log_marginal for each in meanings], dtype=np.float64),
+        np.array([each.cautious.log_self_conditional for each in meanings], dtype=np.float64),
+    )
 
 
 def _waves(size: int) -> Iterator[range]:

@@ -12,12 +12,13 @@ import asyncio
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from secondguess.language.engines import Draw, Engine
-from secondguess.language.scoring import ScoredResponse, Tokens
+from secondguess.language.scoring import Tokens
 from secondguess.serving.errors import RefusedRequest
 
 
@@ -28,24 +29,26 @@ class Job:
     Attributes:
         draws: what to sample.
         items: prompts with responses to score.
+        work: something else to have done by the engine's thread, as one row.
         admitted: whether it goes on with a request that has been taken already: such a job is not
             refused, however long the line.
-        result: the scored responses, draws first.
+        result: the scored responses, draws first, then what `work` returned.
         found: those that are there so far.
     """
 
     draws: list[Draw] = field(default_factory=list)
     items: list[tuple[Tokens, Tokens]] = field(default_factory=list)
+    work: Callable[[], Any] | None = None
     admitted: bool = False
-    result: asyncio.Future[list[ScoredResponse]] = field(
+    result: asyncio.Future[list[Any]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
-    found: list[ScoredResponse] = field(default_factory=list)
+    found: list[Any] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
         """How many responses are still to be computed."""
-        return len(self.draws) + len(self.items) - len(self.found)
+        return len(self.draws) + len(self.items) + bool(self.work) - len(self.found)
 
 
 class Part(NamedTuple):
@@ -54,6 +57,7 @@ class Part(NamedTuple):
     job: Job
     draws: list[Draw]
     items: list[tuple[Tokens, Tokens]]
+    work: list[Callable[[], Any]]
 
     @classmethod
     def of(cls, job: Job, rows: int) -> Part:
@@ -61,7 +65,8 @@ class Part(NamedTuple):
         start = len(job.found)
         stop = start + rows
         items = slice(max(start - len(job.draws), 0), max(stop - len(job.draws), 0))
-        return cls(job, job.draws[start:stop], job.items[items])
+        work = [job.work] if job.work and stop >= start + job.rows else []
+        return cls(job, job.draws[start:stop], job.items[items], work)
 
 
 class Watcher(Protocol):
@@ -111,8 +116,8 @@ class Batcher:
                 job.result.set_exception(RefusedRequest(503, "the server is shutting down."))
         self._thread.shutdown()
 
-    async def run(self, job: Job) -> list[ScoredResponse]:
-        """Wait in line and return the scored responses; cancelling this drops the job."""
+    async def run(self, job: Job) -> list[Any]:
+        """Wait in line and return the results; cancelling this drops the job."""
         if not job.rows:
             return []
         if len(self._line) >= self.max_waiting and not job.admitted:
@@ -145,7 +150,7 @@ class Batcher:
             for part, result in zip(batch, results, strict=True):
                 self._deliver(part.job, result)
 
-    def _deliver(self, job: Job, result: list[ScoredResponse] | Exception) -> None:
+    def _deliver(self, job: Job, result: list[Any] | Exception) -> None:
         if job.result.done():  # its client has gone
             return
         if isinstance(result, Exception):
@@ -171,13 +176,17 @@ class Batcher:
             self._line.popleft()
         return batch
 
-    def _compute(self, batch: list[Part]) -> list[list[ScoredResponse] | Exception]:
+    def _compute(self, batch: list[Part]) -> list[list[Any] | Exception]:
         """The results of a batch; a job that fails alone does not take the others with it."""
         try:
             drawn = iter(self.engine.sample([draw for part in batch for draw in part.draws]))
             scored = iter(self.engine.score([item for part in batch for item in part.items]))
             return [
-                [next(drawn) for _ in part.draws] + [next(scored) for _ in part.items]
+                [
+                    *(next(drawn) for _ in part.draws),
+                    *(next(scored) for _ in part.items),
+                    *(work() for work in part.work),
+                ]
                 for part in batch
             ]
         except Exception as error:
@@ -187,4 +196,4 @@ class Batcher:
 
 
 def _rows(part: Part) -> int:
-    return len(part.draws) + len(part.items)
+    return len(part.draws) + len(part.items) + len(part.work)

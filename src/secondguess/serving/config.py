@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from secondguess.language.answering import Strategy
+from secondguess.theory.calibration.thresholds import GuaranteedThreshold
 from secondguess.theory.records import GapKind
 
 
@@ -39,6 +40,9 @@ class ServerConfig:
         defaults: how requests are answered that do not say how.
         chat: whether messages go through the tokenizer's chat template; otherwise the text of the
             one user message is the prompt. None: whether there is a template.
+        meaning: what answers mean, in the words of `meaning_from`: then it is meanings that are
+            judged, not wordings.
+        threshold: what marked answers guarantee of answers at the default rate.
         max_batch: how many responses are computed side by side.
         max_waiting: how many requests may wait in line.
         max_samples: how many responses one request may draw in all.
@@ -51,6 +55,8 @@ class ServerConfig:
     model_name: str
     defaults: Defaults = field(default_factory=Defaults)
     chat: bool | None = None
+    meaning: str | None = None
+    threshold: GuaranteedThreshold | None = None
     max_batch: int = 64
     max_waiting: int = 256
     max_samples: int = 2048

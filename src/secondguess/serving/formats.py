@@ -32,15 +32,15 @@ MAX_REFERENCES = 1000
 """How many references are followed to check one text."""
 
 
-def text_check(response_format: ResponseFormat | None) -> Callable[[str], bool]:
-    """A function that says whether a text fits.
+def text_check(response_format: ResponseFormat | None) -> Callable[[str], bool] | None:
+    """A function that says whether a text fits, or None if every text does.
 
     >>> fits = text_check(ResponseFormat(type="json_object"))
     >>> fits('{"city": "Rome"}'), fits("Rome")
     (True, False)
     """
     if response_format is None or response_format.type == "text":
-        return lambda text: True
+        return None
     schema: dict[str, Any] = {"type": "object"}
     if response_format.type == "json_schema":
         if response_format.json_schema is None:

@@ -215,6 +215,8 @@ class Handlers:
                 "strategy": defaults.strategy,
                 "num_candidates": defaults.num_candidates,
                 "max_tokens": self.engine.formatter.config.response_length - 1,
+                "meaning": self.config.meaning,
+                "guarantee": records.guarantee_record(self.config.threshold),
             },
         }
 

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from secondguess.language.formatting import PairFormatter
+from secondguess.language.meanings import ScoredMeaning
 from secondguess.language.scoring import ScoredResponse
 from secondguess.serving.answers import Choice
 from secondguess.theory.bounds import hallucination_bound
+from secondguess.theory.calibration.thresholds import GuaranteedThreshold
 from secondguess.theory.records import GapKind, RestsOn
 
 Record = dict[str, Any]
@@ -22,21 +24,29 @@ def number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def candidate_record(formatter: PairFormatter, response: ScoredResponse, gap: GapKind) -> Record:
-    """A scored response, token by token."""
-    bound = hallucination_bound(response.scores)
-    return {
-        "text": response.text,
-        "confidence": number(float(response.scores.epistemic_confidence)),
-        "gap": number(float(response.scores.confidence_gap(gap))),
+def candidate_record(
+    formatter: PairFormatter, candidate: ScoredResponse | ScoredMeaning, gap: GapKind
+) -> Record:
+    """A scored response, token by token, or a meaning, whose scores are cautious ones."""
+    judged = isinstance(candidate, ScoredMeaning)
+    scores = candidate.cautious if judged else candidate.scores
+    bound = hallucination_bound(scores)
+    record: Record = {
+        "text": candidate.text,
+        "meaning": str(candidate.meaning) if judged else None,
+        "times": candidate.num_draws if judged else 1,
+        "confidence": number(float(scores.epistemic_confidence)),
+        "gap": number(float(scores.confidence_gap(gap))),
         "bound": number(float(bound.value)),
         "outside_theorem": bool(bound.outside_theorem),
-        "log_marginal": number(float(response.scores.log_marginal)),
-        "log_self_conditional": number(float(response.scores.log_self_conditional)),
-        "cut_off": response.cut_off,
-        "tokens": token_texts(formatter, response),
-        "token_cheating": [number(each) for each in response.cheating],
+        "log_marginal": number(float(scores.log_marginal)),
+        "log_self_conditional": number(float(scores.log_self_conditional)),
+        "cut_off": candidate.cut_off,
     }
+    if not judged:
+        record["tokens"] = token_texts(formatter, candidate)
+        record["token_cheating"] = [number(each) for each in candidate.cheating]
+    return record
 
 
 def choice_record(formatter: PairFormatter, choice: Choice, *, tokens: bool, all_: bool) -> Record:
@@ -56,14 +66,15 @@ def choice_record(formatter: PairFormatter, choice: Choice, *, tokens: bool, all
         "rests_on": str(RestsOn.CALIBRATED_PAIRS),
         "meaning": None,
         "max_hallucination_rate": choice.rate,
-        "num_candidates": len(choice.candidates),
+        "num_candidates": choice.num_samples,
+        "guarantee": guarantee_record(choice.threshold),
     }
     if decision.response is not None:
         given = candidate_record(formatter, decision.response, choice.gap)
         kept = ("confidence", "bound", "outside_theorem", "log_marginal", "log_self_conditional")
-        record |= {key: given[key] for key in (*kept, "cut_off")}
+        record |= {key: given[key] for key in (*kept, "cut_off", "meaning")}
         if tokens:
-            record["token_cheating"] = given["token_cheating"]
+            record["token_cheating"] = given.get("token_cheating")
     if all_:
         record["candidates"] = [
             candidate_record(formatter, each, choice.gap) for each in choice.candidates
@@ -71,10 +82,22 @@ def choice_record(formatter: PairFormatter, choice: Choice, *, tokens: bool, all
     return record
 
 
+def guarantee_record(threshold: GuaranteedThreshold | None) -> Record | None:
+    """What marked answers promise about all answers together, whatever the model is."""
+    if threshold is None:
+        return None
+    return {
+        "max_error_rate": threshold.max_error_rate,
+        "failure_rate": threshold.failure_rate,
+        "num_marked": threshold.num_rows,
+        "rests_on": str(threshold.rests_on),
+    }
+
+
 def refusal(choice: Choice) -> str:
     """Why nothing was said, in words for a person."""
     return (
-        f"I don't know. For none of the {len(choice.candidates)} answer(s) I considered is the "
+        f"I don't know. For none of the {choice.num_samples} answer(s) I considered is the "
         f"chance of being made up known to be at most {choice.rate:.2g}, the limit here."
     )
 
@@ -125,7 +148,7 @@ def completion(
 ) -> Record:
     """The object around the choices; `kind` is `chat.completion` or `text_completion`."""
     read = sum(map(len, prompts))
-    written = sum(len(each.tokens) for choice in decided for each in choice.candidates)
+    written = sum(_num_tokens(each) for choice in decided for each in choice.candidates)
     return {
         "id": f"{'chatcmpl' if kind.startswith('chat') else 'cmpl'}-{uuid.uuid4().hex}",
         "object": kind,
@@ -137,6 +160,13 @@ def completion(
             "total_tokens": read + written,
         },
     }
+
+
+def _num_tokens(candidate: ScoredResponse | ScoredMeaning) -> int:
+    """Of the meanings only the wordings that are kept count, by their words."""
+    if isinstance(candidate, ScoredMeaning):
+        return candidate.num_draws * (len(candidate.text.split()) + 1)
+    return len(candidate.tokens)
 
 
 def chat_chunks(whole: Record, choices: Sequence[Record], *, usage: bool) -> Iterator[Record]:
@@ -195,7 +225,11 @@ def _pieces(formatter: PairFormatter, response: ScoredResponse) -> list[tuple[st
     return list(zip(texts, map(float, response.log_marginal), strict=False))
 
 
-def _chat_logprobs(formatter: PairFormatter, given: ScoredResponse | None) -> Record:
+def _chat_logprobs(
+    formatter: PairFormatter, given: ScoredResponse | ScoredMeaning | None
+) -> Record | None:
+    if isinstance(given, ScoredMeaning):
+        return None
     content = [
         {
             "token": text,
@@ -208,7 +242,11 @@ def _chat_logprobs(formatter: PairFormatter, given: ScoredResponse | None) -> Re
     return {"content": content, "refusal": None}
 
 
-def _text_logprobs(formatter: PairFormatter, given: ScoredResponse) -> Record:
+def _text_logprobs(
+    formatter: PairFormatter, given: ScoredResponse | ScoredMeaning
+) -> Record | None:
+    if isinstance(given, ScoredMeaning):
+        return None
     pieces = _pieces(formatter, given)
     offsets, at = [], 0
     for text, _ in pieces:

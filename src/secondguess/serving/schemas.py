@@ -111,6 +111,23 @@ class Decoding(Strict):
     return_candidates: bool = False
 
     @property
+    def resampled(self) -> list[str]:
+        """The fields by which the request samples in another way than the model itself."""
+        other = {
+            "temperature": self.temperature not in (None, 1),
+            "top_p": self.top_p not in (None, 1),
+            "min_probability": self.min_probability is not None,
+            "stop": bool(self.stops),
+        }
+        return [name for name, found in other.items() if found]
+
+    @property
+    def decides_otherwise(self) -> bool:
+        """Whether the request decides in another way than the operator."""
+        chosen = (self.max_hallucination_rate, self.strategy, self.num_candidates, self.gap)
+        return any(each is not None for each in chosen)
+
+    @property
     def stops(self) -> list[str]:
         """The stop texts as a list."""
         return [self.stop] if isinstance(self.stop, str) else (self.stop or [])
