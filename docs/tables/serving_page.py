@@ -2,7 +2,7 @@
 
     python docs/tables/serving_page.py
 
-They are made from what `benchmarks/serving.py` and `benchmarks/engines.py` measured.
+They are made from what `benchmarks/serving.py` measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAGE = "serving.md"
 
 def results() -> list[dict[str, Any]]:
     """The committed measurements."""
-    return [result(name) for name in ("serving", "engines")]
+    return [result(name) for name in ("serving",)]
 
 
 def result(name: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def load() -> str:
                 name,
                 str(row["clients"]),
                 f"{row['requests']:,}",
-                ", ".join(f"{count:,} × {status}" for status, count in row["statuses"].items()),
+                ", ".join(f"{status}: {count:,}" for status, count in row["statuses"].items()),
                 f"{row['per_second']:.1f}",
                 f"{row['per_second'] / base:.1f}",
                 *(f"{row['milliseconds'][each]:.0f}" for each in ("p50", "p90", "p99")),
@@ -60,37 +60,9 @@ def load() -> str:
     )
 
 
-def engines() -> str:
-    """What scoring costs on each engine."""
-    record = result("engines")
-    rows = [
-        [
-            str(row["prompt_tokens"]),
-            *(
-                f"{row[name][work]:.1f}"
-                for work in ("sample", "score")
-                for name in ("local", "vllm")
-            ),
-            f"{row['vllm']['score'] / row['local']['score']:.1f}",
-        ]
-        for row in record["rows"]
-    ]
-    heads = [
-        "tokens in a prompt",
-        *("sample and score: here", "vLLM", "score only: here", "vLLM", "ratio of scoring"),
-    ]
-    return (
-        f"{pages.table(heads, rows, num_left=0)}\n\nMilliseconds per response, "
-        f"{record['responses']} responses at a time. Measured by `{record['command']}`. "
-        f"The largest difference of a token's score was {record['largest_difference']:.1e} nats, "
-        f"and {record['equal_decisions']:,} of {record['decisions']:,} decisions about the same "
-        f"candidates were the same."
-    )
-
-
 def rendered() -> str:
     """The page with its tables made anew."""
-    return pages.filled(PAGE, {"load": load, "engines": engines})
+    return pages.filled(PAGE, {"load": load})
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pages import DOCS
         "cifar10h",
         "ece_floor",
         "results",
+        "serving_page",
         "house",
     ]
 )
