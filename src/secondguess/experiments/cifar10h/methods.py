@@ -141,7 +141,20 @@ def _predict_pairs(network: PairModel, inputs: Tensor, generator: torch.Generato
     return network(inputs).prediction()
 
 
-_all_pairs_loss = partial(pair_model_loss, marginal_weight=FIRST_GUESS_WEIGHT)
+_cheat_mixture = partial(_cheat, head=MixturePairHead)
+
+
+def _pair_method(title: str, build: Callable[..., nn.Module], *, all_pairs: bool = False) -> Method:
+    all_pairs_loss = partial(pair_model_loss, marginal_weight=FIRST_GUESS_WEIGHT)
+    return Method(
+        title=title,
+        build=build,
+        loss=all_pairs_loss if all_pairs else pair_model_loss,
+        predict=_predict_pairs,
+        is_pair_model=True,
+        all_pairs=all_pairs,
+    )
+
 
 METHODS = {
     "naive": Method(
@@ -180,41 +193,11 @@ METHODS = {
             network, inputs, generator=generator
         ),
     ),
-    "cheat": Method(
-        title="Cheat NN",
-        build=_cheat,
-        loss=pair_model_loss,
-        predict=_predict_pairs,
-        is_pair_model=True,
-    ),
-    "cheat-sngp": Method(
-        title="Cheat SNGP",
-        build=_cheat_sngp,
-        loss=pair_model_loss,
-        predict=_predict_pairs,
-        is_pair_model=True,
-    ),
-    "cheat-mixture": Method(
-        title="Cheat NN, mixture head",
-        build=partial(_cheat, head=MixturePairHead),
-        loss=pair_model_loss,
-        predict=_predict_pairs,
-        is_pair_model=True,
-    ),
-    "cheat-all-pairs": Method(
-        title="Cheat NN, all pairs",
-        build=_cheat,
-        loss=_all_pairs_loss,
-        predict=_predict_pairs,
-        is_pair_model=True,
-        all_pairs=True,
-    ),
-    "mixture-all-pairs": Method(
-        title="Cheat NN, mixture head, all pairs",
-        build=partial(_cheat, head=MixturePairHead),
-        loss=_all_pairs_loss,
-        predict=_predict_pairs,
-        is_pair_model=True,
-        all_pairs=True,
+    "cheat": _pair_method("Cheat NN", _cheat),
+    "cheat-sngp": _pair_method("Cheat SNGP", _cheat_sngp),
+    "cheat-mixture": _pair_method("Cheat NN, mixture head", _cheat_mixture),
+    "cheat-all-pairs": _pair_method("Cheat NN, all pairs", _cheat, all_pairs=True),
+    "mixture-all-pairs": _pair_method(
+        "Cheat NN, mixture head, all pairs", _cheat_mixture, all_pairs=True
     ),
 }
