@@ -81,7 +81,10 @@ def test_a_stopped_training_says_how_to_resume(
 def test_show_needs_no_torch(tmp_path: Path) -> None:
     token = {"text": "six", "tokens": ["six", "_"], "cheating": [0.5, 0.0]}
     response = {**token, "epistemic_confidence": 0.6}
-    lines = [{"prompt": "say", "responses": [response]}, {"line": 2, "skipped": "too long"}]
+    lines = [
+        {"input": {"prompt": "say"}, "responses": [response]},
+        {"line": 2, "skipped": "too long"},
+    ]
     file = tmp_path / "scores.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     program = "import sys; sys.modules['torch'] = None; from secondguess.cli import main; main()"
@@ -100,7 +103,10 @@ def test_show_names_the_line_it_cannot_read(tmp_path: Path) -> None:
     file.write_text('{"line": 1, "skipped": "too long"}\nnot json\n')
     result = run("show", file)
     assert result.exit_code == 2
-    assert "line 2: broken JSON; expected what 'secondguess score'" in result.output
+    assert (
+        "line 2: broken JSON (Expecting value at character 1). expected what 'secondguess score'"
+        in result.output
+    )
 
 
 def test_intervals_say_as_json_what_they_wrote(tmp_path: Path) -> None:

@@ -164,8 +164,10 @@ def test_the_format_is_saved_beside_the_model(tmp_path: Path) -> None:
     assert PairFormat.load(tmp_path) == config
     with pytest.raises(ValueError, match="was not trained on pairs"):
         PairFormat.load(tmp_path / "elsewhere")
-    (tmp_path / "pair_format.json").write_text('{"response_length": 7, "colour": 1}')
-    with pytest.raises(ValueError, match=r"does not hold a pair format.*colour"):
+    (tmp_path / "pair_format.json").write_text(
+        '{"kind": "secondguess pair format", "format": 1, "response_length": 7, "colour": 1}'
+    )
+    with pytest.raises(ValueError, match=r"pair_format.json has the unknown entry 'colour'"):
         PairFormat.load(tmp_path)
 
 

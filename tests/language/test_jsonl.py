@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from secondguess._files import MAX_LINE_BYTES, Line
 from secondguess.language.jsonl import (
     BadLineError,
     Row,
@@ -123,7 +124,7 @@ def test_refuses_other_settings_and_finished_outputs(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"other settings \(seed: 0 before, 1 now\)"):
         other.prepare()
     run_whole(job_of(tmp_path, "out.jsonl"))
-    with pytest.raises(ValueError, match=r"out.jsonl exists"):
+    with pytest.raises(FileExistsError, match=r"out.jsonl exists"):
         job_of(tmp_path, "out.jsonl").prepare()
 
 
@@ -137,14 +138,14 @@ def test_refuses_other_settings_and_finished_outputs(tmp_path: Path) -> None:
 )
 def test_a_broken_line_is_named(text: bytes, message: str) -> None:
     with pytest.raises(BadLineError, match=message):
-        parse_line(Path("file.jsonl"), 4, text)
+        parse_line(Path("file.jsonl"), Line(4, 0, text, len(text)))
 
 
 def test_blank_lines_count_but_are_not_rows(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_bytes(b'{"value": 1}\r\n\n{"value": 3}')
     [window] = read_windows(path, 10)
-    assert [line for line, _ in window.rows()] == [1, 3]
+    assert [line.number for line in window.rows()] == [1, 3]
 
 
 def test_memory_does_not_grow_with_the_number_of_lines(tmp_path: Path) -> None:
@@ -161,3 +162,52 @@ def test_memory_does_not_grow_with_the_number_of_lines(tmp_path: Path) -> None:
 
     peak(70)  # what is imported and cached on first use
     assert peak(7000) < 1.5 * peak(700)
+
+
+def test_a_planted_or_damaged_window_is_made_again(tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.jsonl", 30)
+    expected = run_whole(job_of(tmp_path, "plain.jsonl"))
+    job = job_of(tmp_path, "out.jsonl")
+    job.prepare()
+    windows = list(read_windows(job.source, job.window_size))
+    planted = tmp_path / "planted"
+    planted.write_text('{"line": 1, "doubled": 0}\n')
+    job.part(windows[0]).write_text('{"line": 1, "doubled": 0}\n')
+    job.part(windows[1]).symlink_to(planted)
+    job.run(doubled)
+    text = job.part(windows[2]).read_text()
+    job.part(windows[2]).write_text(text.replace('"doubled": 28', '"doubled": 29'))
+    job.part(windows[3]).write_text(text)  # of another window
+    assert run_whole(job) == expected
+    assert "doubled" in planted.read_text()
+
+
+def test_the_folder_of_windows_is_nobody_elses(tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.jsonl", 3)
+    job = job_of(tmp_path, "out.jsonl")
+    job.parts.mkdir()
+    job.parts.chmod(0o777)
+    with pytest.raises(PermissionError, match="others may have written"):
+        job.prepare()
+
+
+def test_an_output_that_appears_in_the_meantime_is_kept(tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.jsonl", 10)
+    job = job_of(tmp_path, "out.jsonl")
+    job.prepare()
+    job.run(doubled)
+    job.out.write_text("mine")
+    with pytest.raises(FileExistsError, match="in the meantime"):
+        run_whole(job)
+    assert job.out.read_text() == "mine"
+    job.out.unlink()
+    run_whole(job)
+
+
+def test_a_long_line_is_a_bad_line(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"value": 1}\n{"value": "' + b"x" * MAX_LINE_BYTES + b'"}\n{"value": 2}\n')
+    [window] = read_windows(path, 10)
+    found = list(parse_rows(window, lambda row: row["value"], skip_bad=True))
+    assert [found[0][2], found[2][2]] == [1, 2]
+    assert f"line 2: the line has {MAX_LINE_BYTES + 14:,} bytes; expected at most" in found[1][2]

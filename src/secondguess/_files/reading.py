@@ -40,6 +40,11 @@ class Line(NamedTuple):
     text: bytes
     size: int
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether there is nothing on it."""
+        return self.size <= MAX_LINE_BYTES and not self.text.strip()
+
     def parse(self) -> Any:
         """What the line says; a `ValueError` with the reason if that is not JSON."""
         if self.size > MAX_LINE_BYTES:

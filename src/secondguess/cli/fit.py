@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from secondguess.cli.errors import user_errors
-from secondguess.cli.rows import SkipOption, quiet_state, say
+from secondguess._files import check_output, private_folder
+from secondguess.cli.errors import OverwriteOption, say, user_errors
+from secondguess.cli.rows import SkipOption, quiet_state
 
 
 class LayoutName(StrEnum):
@@ -94,6 +97,7 @@ def fit(
     seed: Annotated[int, typer.Option(help="Order of the rows and draws of the pairs.")] = 0,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 500,
     skip_bad: SkipOption = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Train a causal language model on pairs of responses.
 
@@ -106,8 +110,8 @@ def fit(
         from secondguess.language import fitting
 
         state = quiet_state()
-        if out.exists():
-            raise ValueError(f"{out} exists; name another folder, or remove it.")
+        inputs = [data, model, *([validation_file] if validation_file else [])]
+        check_output(out, inputs, overwrite=overwrite, folder=True)
         if validation_file is not None and validation_share is not None:
             raise ValueError("expected --validation-file or --validation-share, not both.")
         if patience is not None and validation_file is None and validation_share is None:
@@ -127,29 +131,30 @@ def fit(
             "seed": seed,
         }
         checkpoints = out.with_name(out.name + ".checkpoints")
-        fitted = fitting.fit(
-            data,
-            model,
-            response_length=response_length,
-            layout=layout.value,
-            separator=separator,
-            batch_size=batch_size,
-            lora_rank=lora_rank,
-            config=lambda one_pass: fitting.fine_tuning(steps or one_pass, **settings),
-            validation=validation_file or validation_share,
-            max_length=max_length,
-            gradient_checkpointing=gradient_checkpointing,
-            skip_bad=skip_bad,
-            checkpoint_dir=checkpoints,
-            checkpoint_every=checkpoint_every,
-            progress="fit",
-            log_with=log_with,
-            log_dir=None if log_with is None else out.with_name(out.name + ".logs"),
-            tell=say,
-        )
+        with _unfinished_in(checkpoints):
+            fitted = fitting.fit(
+                data,
+                model,
+                response_length=response_length,
+                layout=layout.value,
+                separator=separator,
+                batch_size=batch_size,
+                lora_rank=lora_rank,
+                config=lambda one_pass: fitting.fine_tuning(steps or one_pass, **settings),
+                validation=validation_file or validation_share,
+                max_length=max_length,
+                gradient_checkpointing=gradient_checkpointing,
+                skip_bad=skip_bad,
+                checkpoint_dir=checkpoints,
+                checkpoint_every=checkpoint_every,
+                progress="fit",
+                log_with=log_with,
+                log_dir=None if log_with is None else out.with_name(out.name + ".logs"),
+                tell=say,
+            )
         if state.is_main_process:
             fitted.model.save(out)
-            shutil.rmtree(checkpoints)
+            shutil.rmtree(checkpoints, ignore_errors=True)
             history = fitted.history
             found = f"{history.losses[-max(1, len(history.losses) // 10) :].mean():.4f}"
             found += " nats per pair over the last steps"
@@ -158,3 +163,14 @@ def fit(
                 found += f", {best:.4f} on rows held out at step {history.best_step:,}"
             say(f"wrote {out}: {found}; next: secondguess check {out} HELD_OUT_FILE")
         state.wait_for_everyone()
+
+
+@contextmanager
+def _unfinished_in(folder: Path) -> Iterator[None]:
+    """A private folder for checkpoints, gone again if none was written."""
+    private_folder(folder)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            folder.rmdir()

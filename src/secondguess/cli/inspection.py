@@ -1,16 +1,15 @@
-"""`secondguess check`: is a model calibrated on pairs? `secondguess show`: where does it cheat?"""
+"""`secondguess check`: is a model calibrated on pairs?"""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secondguess.cli.errors import user_errors
+from secondguess.cli.errors import say, tell, user_errors
 from secondguess.cli.rows import (
     BatchSizeOption,
     ModelArgument,
@@ -20,10 +19,9 @@ from secondguess.cli.rows import (
 )
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from secondguess._arrays import FloatArray
     from secondguess.language.checking import Control, PairCheck
+    from secondguess.language.findings import CheckFinding
     from secondguess.language.formatting import EncodedRow
     from secondguess.language.jsonl import Row
     from secondguess.language.model import PairLanguageModel
@@ -31,9 +29,6 @@ if TYPE_CHECKING:
 
 WINDOW_SIZE = 1024
 """Lines of a held-out file that are parsed together."""
-
-FULL_COLOUR_NATS = 2.0
-"""An amount of cheating that is shown in full colour: seven times as likely after peeking."""
 
 
 def check(
@@ -78,7 +73,7 @@ def check(
         rows, flags, num_skipped = held_out(file, pair_model, property_column, skip_bad=skip_bad)
         rng = np.random.default_rng(seed)
         result = checking.check(pair_model, rows, rng=rng, batch_size=batch_size)
-        CheckFinding.of(result, pair_model).save_beside(model)
+        _keep(CheckFinding.of(result, pair_model), model)
         rate = None
         if property_column is not None:
             rate = property_rate(
@@ -91,7 +86,15 @@ def check(
         typer.echo(json.dumps(_as_record(result, rate, num_skipped), allow_nan=False))
     else:
         for line in _report(result, rate, num_skipped, property_column):
-            typer.echo(line)
+            tell(line)
+
+
+def _keep(finding: CheckFinding, model: Path) -> None:
+    """Keep the finding beside the model, or say why it cannot be: it is printed all the same."""
+    try:
+        finding.save_beside(model)
+    except (OSError, ValueError) as error:
+        say(f"the finding is not kept, so 'secondguess answer' will not know it: {error}")
 
 
 def held_out(
@@ -226,98 +229,3 @@ def _report(
             f"least {1 - rate.miss_rate:.0%} of prompts, {rate.interval.rests_on} "
             f"({rate.inflation.num_rows:,} rows, failure rate {rate.inflation.failure_rate:g})."
         )
-
-
-def show(
-    file: Annotated[Path, typer.Argument(help="What 'secondguess score' or 'answer' wrote.")],
-    limit: Annotated[int, typer.Option(min=1, help="Responses to show.")] = 20,
-) -> None:
-    """Print scored responses with each token coloured by its amount of cheating.
-
-    The confidence of a response is p(y|x) / p(y|y,x); 1 means that the model knew it. Red: peeking
-    made the token more likely, so the model did not know it. Blue: less likely, which a calibrated
-    model does not show on average.
-    """
-    with user_errors():
-        from rich.console import Console
-
-        if not file.is_file():
-            raise ValueError(
-                f"{file} is not a file; expected what 'secondguess score' or 'answer' wrote."
-            )
-        console = Console(highlight=False)
-        for number, line in enumerate(_shown_lines(file)):
-            if number == limit:
-                console.print(f"... (--limit {limit})")
-                break
-            console.print(line)
-
-
-def _shown_lines(file: Path) -> Iterator[Text]:
-    from rich.text import Text
-
-    # Read without secondguess.language, which would load torch for a look at a file.
-    expected = "expected what 'secondguess score' or 'answer' wrote."
-    with file.open("rb") as lines:
-        for number, text in enumerate(lines, start=1):
-            if not text.strip():
-                continue
-            try:
-                row = json.loads(text)
-            except ValueError:
-                raise ValueError(f"{file}, line {number}: broken JSON; {expected}") from None
-            if "skipped" in row:
-                yield Text(f"skipped: {row['skipped']}", style="dim")
-                continue
-            if row.get("abstained"):
-                yield Text.assemble(_prompt_text(row), ("(abstains)", "dim"))
-                continue
-            if "meaning" in row:
-                yield Text.assemble(
-                    _prompt_text(row), str(row["answer"]), ("  " + _of_meaning(row), "dim")
-                )
-                continue
-            responses = row["responses"] if "responses" in row else [row.get("response")]
-            for response in responses:
-                if not isinstance(response, dict) or "cheating" not in response:
-                    raise ValueError(f"{file}, line {number}: no scores; {expected}")
-                yield Text.assemble(
-                    _prompt_text(row), *_coloured(response), ("  " + _summary(row, response), "dim")
-                )
-
-
-def _prompt_text(row: Row) -> tuple[str, str]:
-    prompt = row.get("prompt", "")
-    return f"{prompt if isinstance(prompt, str) else json.dumps(prompt)} → ", "bold"
-
-
-def _coloured(response: Row) -> Iterator[tuple[str, str]]:
-    # The last token is the end. Where tokens carry no spaces of their own, words need them.
-    pieces, amounts = response["tokens"], response["cheating"]
-    joiner = " " if "".join(pieces[:-1]).strip() != response["text"].strip() else ""
-    for piece, amount in zip(pieces[:-1], amounts[:-1], strict=True):
-        yield piece + joiner, f"on {_colour(amount)}"
-    yield "⏎", f"on {_colour(amounts[-1])}"
-
-
-def _colour(amount: float) -> str:
-    strength = min(1.0, abs(amount) / FULL_COLOUR_NATS)
-    faded, red = round(255 - 155 * strength), amount >= 0
-    channels = (255, faded, faded) if red else (faded, faded, 255)
-    return f"rgb({','.join(map(str, channels))})"
-
-
-def _of_meaning(row: Row) -> str:
-    bound = "no bound" if row.get("bound") is None else f"bound {row['bound']:.3f}"
-    return f"means {row['meaning']}, {bound} {row.get('rests_on') or ''}".rstrip()
-
-
-def _summary(row: Row, response: Row) -> str:
-    confidence = response.get("epistemic_confidence")
-    shown = "above any number" if confidence is None else f"{confidence:.3f}"
-    parts = [f"confidence {shown}", f"cheating {math.fsum(response['cheating']):+.2f} nats"]
-    if row.get("bound") is not None:
-        parts.append(f"bound {row['bound']:.3f} {row.get('rests_on', '')}")
-    elif row.get("outside_theorem"):
-        parts.append("no bound: the confidence is above 1, outside the theorem")
-    return ", ".join(parts)

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from secondguess.cli.errors import user_errors
+from secondguess.cli.errors import OverwriteOption, say, user_errors
 from secondguess.cli.fit import fit
-from secondguess.cli.inspection import check, show
+from secondguess.cli.inspection import check
 from secondguess.cli.marked import threshold_from
 from secondguess.cli.recalibrate import recalibrate
 from secondguess.cli.rows import (
@@ -27,8 +27,8 @@ from secondguess.cli.rows import (
     open_engine,
     quiet_state,
     run_job,
-    say,
 )
+from secondguess.cli.show import show
 
 WINDOW_SIZE = 64
 
@@ -68,11 +68,12 @@ def score(
     batch_size: BatchSizeOption = 32,
     skip_bad: SkipOption = False,
     window_size: WindowOption = WINDOW_SIZE,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Score responses: how likely each is at first sight and after peeking, token by token.
 
     The output has, for each response, log p(y|x), log p(y|y,x) and the epistemic confidence, which
-    is their ratio; print it with 'secondguess show'.
+    is their ratio, and the line as it came under 'input'; print it with 'secondguess show'.
     """
     with user_errors():
         from secondguess.language.windows import scoring_work
@@ -92,6 +93,8 @@ def score(
             settings,
             window_size,
             scoring_work(opened, skip_bad=skip_bad),
+            model=model,
+            overwrite=overwrite,
         )
 
 
@@ -140,6 +143,7 @@ def answer(
     batch_size: BatchSizeOption = 32,
     skip_bad: SkipOption = False,
     window_size: WindowOption = WINDOW_SIZE,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Answer prompts, or abstain where the bound on hallucination is too weak.
 
@@ -198,4 +202,6 @@ def answer(
             settings,
             window_size,
             answering_work(opened, answers, skip_bad=skip_bad),
+            model=model,
+            overwrite=overwrite,
         )

@@ -23,26 +23,26 @@ def threshold_from(
     """
     import math
 
+    from secondguess._files import read_lines
     from secondguess.language.jsonl import BadLineError, parse_line
     from secondguess.theory.calibration.thresholds import guaranteed_threshold
 
     if not file.is_file():
         raise ValueError(f"{file} is not a file; {_EXPECTED}.")
     scores, wrong = [], []
-    with file.open("rb") as lines:
-        for number, text in enumerate(lines, start=1):
-            if not text.strip():
-                continue
-            row = parse_line(file, number, text)
-            if row.get("abstained") is True:  # not answered, at any threshold
-                scores.append(-math.inf)
-                wrong.append(1.0)
-                continue
-            right, gap = row.get("right"), row.get("gap")
-            if not isinstance(right, bool) or isinstance(gap, bool | None | str):
-                raise BadLineError(file, number, f"no mark or no gap; {_EXPECTED}.")
-            scores.append(-float(gap))
-            wrong.append(float(not right))
+    for line in read_lines(file):
+        if line.is_blank:
+            continue
+        row = parse_line(file, line)
+        if row.get("abstained") is True:  # not answered, at any threshold
+            scores.append(-math.inf)
+            wrong.append(1.0)
+            continue
+        right, gap = row.get("right"), row.get("gap")
+        if not isinstance(right, bool) or type(gap) not in (int, float) or not 0 <= gap < 1e300:
+            raise BadLineError(file, line.number, f"no mark or no gap; {_EXPECTED}.")
+        scores.append(-float(gap))
+        wrong.append(float(not right))
     found = guaranteed_threshold(
         scores, wrong, max_error_rate=max_error_rate, failure_rate=failure_rate
     )

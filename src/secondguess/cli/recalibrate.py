@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from secondguess.cli.errors import user_errors
+from secondguess.cli.errors import say, user_errors
 from secondguess.cli.rows import (
     BatchSizeOption,
     MeaningOption,
@@ -15,7 +15,6 @@ from secondguess.cli.rows import (
     SkipOption,
     load_model,
     quiet_state,
-    say,
 )
 
 

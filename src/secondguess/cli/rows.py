@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from secondguess._files import only_writer_of
+from secondguess.cli.errors import say
 
 if TYPE_CHECKING:
     from accelerate import PartialState
@@ -64,6 +65,9 @@ def run_job(
     settings: dict[str, Any],
     window_size: int,
     work: Callable[[Window], list[Row]],
+    *,
+    model: Path,
+    overwrite: bool,
 ) -> None:
     """Work through a file of JSON lines in windows, as the only one to write `out`."""
     from secondguess.language.jsonl import WindowedJob
@@ -73,6 +77,8 @@ def run_job(
         out=out,
         settings=settings,
         window_size=window_size,
+        inputs=[model],
+        overwrite=overwrite,
         process_index=state.process_index,
         num_processes=state.num_processes,
     )
@@ -160,8 +166,3 @@ def _rests_on() -> str:
     from secondguess.theory.records import RestsOn
 
     return str(RestsOn.CALIBRATED_PAIRS)
-
-
-def say(text: str) -> None:
-    """A line on standard error: standard output is for results."""
-    typer.echo(text, err=True)

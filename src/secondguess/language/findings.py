@@ -6,12 +6,11 @@ finding about another that was saved in its place.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from secondguess._files import write_json
+from secondguess._files import read_document, write_json
 from secondguess.language.checking import PairCheck, Verdict
 from secondguess.language.model import PairLanguageModel
 
@@ -65,7 +64,13 @@ class CheckFinding:
             "num_pairs": self.num_pairs,
             "model": self.model,
         }
-        write_json(_path(folder), content)
+        path = _path(folder)
+        if path.exists():
+            # A finding may be replaced; a file of that name that is none may not.
+            read_document(
+                path, _KIND, _FORMAT, what="an earlier finding; remove it to keep a new one"
+            )
+        write_json(path, content)
 
     @classmethod
     def load_beside(cls, folder: Path, model: PairLanguageModel | None) -> CheckFinding | None:
@@ -76,21 +81,16 @@ class CheckFinding:
         path = _path(folder)
         if not path.is_file():
             return None
+        what = "what 'secondguess check' wrote. Check the model again, or remove the file"
+        content = read_document(path, _KIND, _FORMAT, what=what)
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if (content["kind"], content["format"]) != (_KIND, _FORMAT):
+            resolution, verdict = float(content["resolution"]), Verdict[content["verdict"]]
+            num_pairs, identity = int(content["num_pairs"]), content["model"]
+            if not (0 <= resolution <= 1 and isinstance(identity, dict)):
                 raise ValueError
-            resolution = float(content["resolution"])
-            if not 0 <= resolution <= 1:
-                raise ValueError
-            found = cls(
-                Verdict[content["verdict"]], resolution, int(content["num_pairs"]), content["model"]
-            )
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise ValueError(
-                f"{path} is damaged; expected what 'secondguess check' wrote. Check the model "
-                f"again, or remove the file."
-            ) from None
+        except (ValueError, KeyError, TypeError, OverflowError):
+            raise ValueError(f"{path} is damaged; expected {what}.") from None
+        found = cls(verdict, resolution, num_pairs, identity)
         return found if model is None or found.model == model.identity else None
 
 

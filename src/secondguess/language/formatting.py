@@ -13,7 +13,6 @@ Only response tokens and the end of each response are scored. Nothing here runs 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from transformers import PreTrainedTokenizerBase
 
 from secondguess._arrays import check_at_least
-from secondguess._files import write_json
+from secondguess._files import read_document, read_record, write_json
 
 Layout = Literal["positions", "padded"]
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
@@ -31,6 +30,7 @@ Response = str | Sequence[int]
 """Text or tokens."""
 
 _FILE_NAME = "pair_format.json"
+_KIND, _FORMAT = "secondguess pair format", 1
 
 
 class FormatError(ValueError):
@@ -63,7 +63,8 @@ class PairFormat:
 
     def save(self, directory: Path | str) -> None:
         """Write the format beside a model."""
-        write_json(Path(directory, _FILE_NAME), asdict(self))
+        content = {"kind": _KIND, "format": _FORMAT, **asdict(self)}
+        write_json(Path(directory, _FILE_NAME), content)
 
     @classmethod
     def load(cls, directory: Path | str) -> PairFormat:
@@ -74,10 +75,9 @@ class PairFormat:
                 f"{path} is missing: {directory} was not trained on pairs. Train it with "
                 f"`secondguess fit`, or save the format you trained with (PairFormat.save)."
             )
-        try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (TypeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{path} does not hold a pair format ({error}).") from None
+        content = read_document(path, _KIND, _FORMAT, what="a pair format")
+        entries = {key: value for key, value in content.items() if key not in ("kind", "format")}
+        return read_record(cls, entries, str(path))
 
 
 class EncodedRow(NamedTuple):
@@ -175,7 +175,7 @@ class PairFormatter:
     def _known(self, tokens: Sequence[Any]) -> tuple[int, ...]:
         size = len(self.tokenizer)
         for token in tokens:
-            if not 0 <= token < size:
+            if isinstance(token, bool) or not 0 <= token < size:
                 raise FormatError(f"there is no token {token}; expected numbers below {size}.")
         return tuple(tokens)
 

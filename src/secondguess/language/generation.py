@@ -61,10 +61,11 @@ class Sampling:
     min_probability: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.temperature < float("inf"):
+        # Beyond these ends, logits in single precision are all alike or not numbers.
+        if not 1e-3 <= self.temperature <= 1e3:
             raise ValueError(
-                f"temperature is {self.temperature!r}; expected a number above 0 (top_k=1 is "
-                f"greedy)."
+                f"temperature is {self.temperature!r}; expected a number from 0.001 to 1000 "
+                f"(top_k=1 is greedy)."
             )
         if self.top_k is not None:
             check_at_least("top_k", self.top_k, 1)

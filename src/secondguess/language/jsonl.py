@@ -4,7 +4,8 @@ Window i holds the lines from i * size on, and what is computed for it may depen
 these lines and the settings. Its output is a file of its own under `OUT.parts`, named after its
 number and a digest of its lines, until all windows are there and are joined to `OUT`. So a run that
 was killed resumes without repeating or losing a line, several processes share the windows without
-speaking to each other, and correcting a line costs one window.
+speaking to each other, and correcting a line costs one window. A window's file says what it was
+made from and what it holds; one that does not is made again.
 """
 
 from __future__ import annotations
@@ -13,16 +14,30 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from filecmp import cmp
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from secondguess._files import replacing, write_json, write_text
+from secondguess._files import (
+    Line,
+    check_output,
+    check_regular,
+    private_folder,
+    read_document,
+    read_lines,
+    replacing,
+    write_json,
+    write_text,
+)
 from secondguess.language.formatting import FormatError
 
 Row = dict[str, Any]
+
+_SETTINGS, _WINDOW, _FORMAT = "secondguess unfinished job", "secondguess window", 1
 
 SKIPPED = "skipped"
 """The key of the reason in the output of a line that was skipped."""
@@ -35,24 +50,22 @@ class BadLineError(ValueError):
         super().__init__(f"{path}, line {line}: {problem}")
 
 
-def parse_line(path: Path, line: int, text: bytes | str) -> Row:
+def parse_line(path: Path, line: Line) -> Row:
     """One line as a row.
 
-    >>> parse_line(Path("data.jsonl"), 3, "{'prompt'")
+    >>> parse_line(Path("data.jsonl"), Line(3, 20, b"{'prompt'", 9))
     Traceback (most recent call last):
     ...
     secondguess.language.jsonl.BadLineError: data.jsonl, line 3: broken JSON (Expecting property
     name enclosed in double quotes at character 2).
     """
     try:
-        row = json.loads(text)
-    except UnicodeDecodeError as error:
-        raise BadLineError(path, line, f"not UTF-8 text ({error.reason}).") from None
-    except json.JSONDecodeError as error:
-        problem = f"broken JSON ({error.msg} at character {error.pos + 1})."
-        raise BadLineError(path, line, problem) from None
+        row = line.parse()
+    except ValueError as error:
+        raise BadLineError(path, line.number, error) from None
     if not isinstance(row, dict):
-        raise BadLineError(path, line, f"a {type(row).__name__}; expected an object, {{...}}.")
+        found = f"a {type(row).__name__}; expected an object, {{...}}."
+        raise BadLineError(path, line.number, found)
     return row
 
 
@@ -70,33 +83,33 @@ class Window:
     path: Path
     index: int
     first_line: int
-    lines: tuple[bytes, ...]
+    lines: tuple[Line, ...]
 
     @property
     def digest(self) -> str:
-        """A short name for the content."""
-        return hashlib.blake2b(b"\n".join(self.lines), digest_size=8).hexdigest()
+        """A short name for the content; of a line that is too long, its length counts."""
+        digest = hashlib.blake2b(digest_size=8)
+        for line in self.lines:
+            digest.update(f"{line.size} ".encode() + line.text + b"\n")
+        return digest.hexdigest()
 
-    def rows(self) -> Iterator[tuple[int, bytes]]:
-        """Line numbers and lines, without blank lines."""
-        numbered = enumerate(self.lines, start=self.first_line)
-        return ((number, line) for number, line in numbered if line.strip())
+    def rows(self) -> Iterator[Line]:
+        """The lines, without blank ones."""
+        return (line for line in self.lines if not line.is_blank)
 
 
 def read_windows(path: Path, size: int) -> Iterator[Window]:
     """The windows of a file, one in memory at a time."""
-    with path.open("rb") as file:
-        lines = (line.rstrip(b"\r\n") for line in file)
-        index = 0
-        while chunk := list(islice(lines, size)):
-            yield Window(path, index, index * size + 1, tuple(chunk))
-            index += 1
+    lines = read_lines(path)
+    index = 0
+    while chunk := list(islice(lines, size)):
+        yield Window(path, index, index * size + 1, tuple(chunk))
+        index += 1
 
 
 def count_lines(path: Path) -> int:
     """How many lines a file has, a last one without line break included."""
-    with path.open("rb") as file:
-        return sum(1 for _ in file)
+    return sum(1 for _ in read_lines(path))
 
 
 def parse_rows(
@@ -107,19 +120,24 @@ def parse_rows(
     Raises:
         BadLineError: for the first bad line, unless bad lines are skipped.
     """
-    for line, text in window.rows():
+    for line in window.rows():
         try:
-            row = parse_line(window.path, line, text)
+            row = parse_line(window.path, line)
             try:
                 checked = check(row)
             except FormatError as error:
-                raise BadLineError(window.path, line, error) from None
+                raise BadLineError(window.path, line.number, error) from None
         except BadLineError as error:
             if not skip_bad:
                 raise
-            yield line, {}, str(error)
+            yield line.number, {}, str(error)
             continue
-        yield line, row, checked
+        yield line.number, row, checked
+
+
+def as_text(rows: Iterable[Row]) -> str:
+    """Rows as JSON lines."""
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +149,8 @@ class WindowedJob:
         out: the output; it appears when everything is done.
         settings: whatever else the output depends on; a job only resumes with its own settings.
         window_size: how many lines are worked on together.
+        inputs: what else the output is made from, and must not be.
+        overwrite: whether an output that is there is replaced.
         process_index: which of the processes this is.
         num_processes: how many share the windows.
     """
@@ -139,6 +159,8 @@ class WindowedJob:
     out: Path
     settings: Mapping[str, Any]
     window_size: int
+    inputs: Sequence[Path] = ()
+    overwrite: bool = False
     process_index: int = 0
     num_processes: int = 1
 
@@ -153,28 +175,33 @@ class WindowedJob:
 
     def prepare(self) -> None:
         """Check that the job can run, and make its folder."""
-        if not self.source.is_file():
-            raise ValueError(f"{self.source} is not a file.")
-        if self.out.exists() and not self.parts.exists():
-            raise ValueError(f"{self.out} exists; remove it, or name another output.")
-        if not self.out.parent.is_dir():
-            raise ValueError(f"{self.out.parent} is not a folder; make it first.")
-        self.parts.mkdir(exist_ok=True)
+        check_regular(self.source)
+        # An unfinished job of ours may have been killed right after its output was there.
+        overwrite = self.overwrite or self.parts.exists()
+        check_output(self.out, [self.source, *self.inputs], overwrite=overwrite)
+        private_folder(self.parts)
         path = self.parts / "settings.json"
-        settings = {**self.settings, "window_size": self.window_size}
         if not path.exists():
-            write_json(path, settings)
-        found = json.loads(path.read_text(encoding="utf-8"))
+            write_json(path, {"kind": _SETTINGS, "format": _FORMAT, "settings": self._settings})
+        what = "the settings of an unfinished job; remove the folder"
+        found = read_document(path, _SETTINGS, _FORMAT, what=what).get("settings")
+        if not isinstance(found, dict):
+            raise ValueError(f"{path} is damaged; expected {what}.")
         changed = [
-            f"{key}: {found.get(key)!r} before, {settings.get(key)!r} now"
-            for key in sorted(found.keys() | settings.keys())
-            if found.get(key) != settings.get(key)
+            f"{key}: {found.get(key)!r} before, {self._settings.get(key)!r} now"
+            for key in sorted(found.keys() | self._settings.keys())
+            if found.get(key) != self._settings.get(key)
         ]
         if changed:
             raise ValueError(
                 f"{self.parts} holds an unfinished run with other settings "
                 f"({'; '.join(changed)}). Repeat them to resume, or remove the folder."
             )
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        settings = {**self.settings, "window_size": self.window_size}
+        return json.loads(json.dumps(settings, default=str))
 
     def run(
         self, work: Callable[[Window], list[Row]], on_window: Callable[[int], None] = lambda _: None
@@ -188,21 +215,57 @@ class WindowedJob:
         for window in read_windows(self.source, self.window_size):
             if window.index % self.num_processes != self.process_index:
                 continue
-            path = self.part(window)
-            if not path.exists():
-                rows = work(window)
-                write_text(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+            if not self.is_finished(window):
+                self.keep(window, as_text(work(window)))
             on_window(len(window.lines))
+
+    def is_finished(self, window: Window) -> bool:
+        """Whether the rows of a window are there, as they were kept."""
+        return self._finished(window) is not None
+
+    def keep(self, window: Window, rows: str) -> None:
+        """Keep the rows of a window, as `as_text` wrote them, until all are there."""
+        head = json.dumps(self._identity(window, rows.encode()))
+        write_text(self.part(window), f"{head}\n{rows}")
+
+    def _identity(self, window: Window, content: bytes) -> Row:
+        """What the first line of a window's file says: what it was made from, and what follows."""
+        made_from = json.dumps([self._settings, window.index, window.digest], sort_keys=True)
+        return {
+            "kind": _WINDOW,
+            "format": _FORMAT,
+            "made_from": hashlib.sha256(made_from.encode()).hexdigest(),
+            "content": hashlib.sha256(content).hexdigest(),
+        }
+
+    def _finished(self, window: Window) -> bytes | None:
+        """The rows of a finished window; None if there is no file of it, or another one."""
+        path = self.part(window)
+        if not path.is_file() or path.is_symlink():
+            return None
+        head, _, content = path.read_bytes().partition(b"\n")
+        wanted = json.dumps(self._identity(window, content)).encode()
+        return content if head == wanted else None
 
     def join(self) -> tuple[int, int]:
         """Put the windows together; how many rows there are, and how many were skipped."""
         num_rows = num_skipped = 0
-        with replacing(self.out) as unfinished, unfinished.open("wb") as joined:
-            for window in read_windows(self.source, self.window_size):
-                for line in self.part(window).read_bytes().splitlines(keepends=True):
-                    joined.write(line)
-                    num_rows += 1
-                    num_skipped += SKIPPED in json.loads(line)
+        with replacing(self.out) as unfinished:
+            with unfinished.open("wb") as joined:
+                for window in read_windows(self.source, self.window_size):
+                    content = self._finished(window)
+                    if content is None:
+                        raise ValueError(
+                            f"{self.source} was changed while it was read; run the command again."
+                        )
+                    for line in content.splitlines(keepends=True):
+                        joined.write(line)
+                        num_rows += 1
+                        num_skipped += SKIPPED in json.loads(line)
+            if self.out.exists() and not self.overwrite and not cmp(self.out, unfinished, False):
+                raise FileExistsError(
+                    f"{self.out} appeared in the meantime; move it, or replace it by --overwrite."
+                )
         # One entry at a time: a list of all windows would grow with the file.
         with os.scandir(self.parts) as entries:
             for entry in entries:

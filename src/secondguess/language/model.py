@@ -7,7 +7,6 @@ loaded as one folder.
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -62,10 +61,11 @@ class PairLanguageModel:
     def __post_init__(self) -> None:
         check_network(self.network)
         num_tokens = self.network.get_input_embeddings().weight.shape[0]  # pyright: ignore
-        if len(self.formatter.tokenizer) > num_tokens:
+        last = max(self.formatter.tokenizer.get_vocab().values(), default=0)
+        if max(len(self.formatter.tokenizer), last + 1) > num_tokens:
             raise ValueError(
-                f"the tokenizer has {len(self.formatter.tokenizer)} tokens but the model only "
-                f"{num_tokens}; pass the model's own tokenizer."
+                f"the tokenizer has {len(self.formatter.tokenizer)} tokens up to number {last} but "
+                f"the model only {num_tokens}; pass the model's own tokenizer."
             )
 
     @property
@@ -167,9 +167,11 @@ def load_network(
         )
         network, loading = loaded
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
-    except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
-        first_line = str(error).strip().splitlines()[0]
-        raise ValueError(f"cannot load the model {source}: {first_line.rstrip('.')}.") from None
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:  # a damaged folder makes `transformers` raise anything
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(f"cannot load the model {source}: {said[0].rstrip('.')}.") from None
     if not unpacking:  # names in a GGUF file are translated, and tied weights are left out
         _check_loading(source, loading)
     else:

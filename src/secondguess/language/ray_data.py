@@ -20,9 +20,9 @@ import ray
 import ray.data
 
 from secondguess._arrays import check_at_least
-from secondguess._files import only_writer_of, write_text
+from secondguess._files import Line, only_writer_of
 from secondguess.language.engines import LocalEngine
-from secondguess.language.jsonl import Window, WindowedJob, read_windows
+from secondguess.language.jsonl import Window, WindowedJob, as_text, read_windows
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import DEFAULT_BATCH_SIZE
 from secondguess.language.windows import AnswerSettings, answering_work, scoring_work
@@ -211,12 +211,14 @@ class _Worker:
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """The output of windows, as the text of their parts."""
         texts = []
-        for path, index, first_line, joined in zip(
-            batch["path"], batch["index"], batch["first_line"], batch["lines"], strict=True
-        ):
-            lines = tuple(bytes(joined).split(b"\n"))
-            rows = self._work(Window(Path(path), int(index), int(first_line), lines))
-            texts.append("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+        names = ("path", "index", "first_line", "lines", "sizes")
+        for path, index, first, joined, sizes in zip(*(batch[name] for name in names), strict=True):
+            sized = zip(bytes(joined).split(b"\n"), json.loads(sizes), strict=True)
+            lines = tuple(
+                Line(number, 0, text, size) for number, (text, size) in enumerate(sized, int(first))
+            )
+            rows = self._work(Window(Path(path), int(index), int(first), lines))
+            texts.append(as_text(rows))
         return {"index": batch["index"], "text": np.array(texts, dtype=object)}
 
 
@@ -244,7 +246,7 @@ def _run(
         left = (
             window
             for window in read_windows(job.source, window_size)
-            if not job.part(window).exists()
+            if not job.is_finished(window)
         )
         while windows := {window.index: window for window in islice(left, WINDOWS_IN_FLIGHT)}:
             items = [
@@ -252,7 +254,8 @@ def _run(
                     "path": str(window.path),
                     "index": window.index,
                     "first_line": window.first_line,
-                    "lines": b"\n".join(window.lines),
+                    "lines": b"\n".join(line.text for line in window.lines),
+                    "sizes": json.dumps([line.size for line in window.lines]),
                 }
                 for window in windows.values()
             ]
@@ -267,5 +270,5 @@ def _run(
                 **({"num_gpus": num_gpus} if num_gpus else {}),
             )
             for row in done.iter_rows():
-                write_text(job.part(windows[int(row["index"])]), row["text"])
+                job.keep(windows[int(row["index"])], row["text"])
         return job.join()

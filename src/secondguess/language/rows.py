@@ -11,12 +11,14 @@ import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from secondguess._files import Line, read_lines
 from secondguess.language.formatting import AnyRow, FormatError, PairFormat, PairFormatter
 from secondguess.language.jsonl import BadLineError, parse_line
 
@@ -202,23 +204,20 @@ class RowFile:
         self.path = path
         self.num_skipped = 0
         self._offsets = array("q")
-        offset = 0
-        with path.open("rb") as file:
-            for line, text in enumerate(file, start=1):
-                if text.strip() and self._usable(line, text, check, skip_bad):
-                    self._offsets.append(offset)
-                offset += len(text)
+        for line in read_lines(path):
+            if not line.is_blank and self._usable(line, check, skip_bad):
+                self._offsets.append(line.offset)
         if not self._offsets:
             raise ValueError(f"{path} has no row to train on ({self.num_skipped} were skipped).")
 
     def _usable(
-        self, line: int, text: bytes, check: Callable[[Mapping[str, Any]], object], skip_bad: bool
+        self, line: Line, check: Callable[[Mapping[str, Any]], object], skip_bad: bool
     ) -> bool:
         try:
-            check(parse_line(self.path, line, text))
+            check(parse_line(self.path, line))
         except FormatError as error:
             if not skip_bad:
-                raise BadLineError(self.path, line, error) from None
+                raise BadLineError(self.path, line.number, error) from None
         except BadLineError:
             if not skip_bad:
                 raise
@@ -231,6 +230,5 @@ class RowFile:
         return len(self._offsets)
 
     def __getitem__(self, index: int, /) -> Mapping[str, Any]:
-        with self.path.open("rb") as file:
-            file.seek(self._offsets[index])
-            return parse_line(self.path, index + 1, file.readline())
+        [line] = islice(read_lines(self.path, self._offsets[index]), 1)
+        return parse_line(self.path, line)

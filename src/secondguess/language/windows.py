@@ -67,11 +67,12 @@ def scoring_work(engine: Engine, *, skip_bad: bool = False) -> WindowWork:
     """Score the responses of every line.
 
     >>> from pathlib import Path
+    >>> from secondguess._files import Line
     >>> from secondguess.language.examples import tiny_pair_model
     >>> work = scoring_work(LocalEngine(tiny_pair_model()))
-    >>> line = b'{"prompt": "flip", "responses": ["heads"]}'
-    >>> [row] = work(Window(Path("coins.jsonl"), 0, 1, (line,)))
-    >>> row["line"], row["prompt"], [each["text"] for each in row["responses"]]
+    >>> text = b'{"prompt": "flip", "responses": ["heads"]}'
+    >>> [row] = work(Window(Path("coins.jsonl"), 0, 1, (Line(1, 0, text, len(text)),)))
+    >>> row["line"], row["input"]["prompt"], [each["text"] for each in row["responses"]]
     (1, 'flip', ['heads'])
     """
 
@@ -128,7 +129,7 @@ def _by_window(
     *,
     skip_bad: bool,
 ) -> WindowWork:
-    """Output rows of a window: its line number, the row as it came, and what `work` adds to it.
+    """Output rows of a window: its line number, the row as it came under `input`, and the results.
 
     Args:
         encode: turns a row into tokens; a row that it refuses is a bad line.
@@ -143,7 +144,7 @@ def _by_window(
         return [
             {"line": line, SKIPPED: encoded}
             if isinstance(encoded, str)
-            else {"line": line, **row, **next(added)}
+            else {"line": line, "input": row, **next(added)}
             for line, row, encoded in parsed
         ]
 
