@@ -39,7 +39,9 @@ def threshold_from(
             wrong.append(1.0)
             continue
         right, gap = row.get("right"), row.get("gap")
-        if not isinstance(right, bool) or type(gap) not in (int, float) or not 0 <= gap < 1e300:
+        if not isinstance(right, bool) or isinstance(gap, bool):
+            gap = None
+        if not isinstance(gap, int | float) or not 0 <= gap < 1e300:
             raise BadLineError(file, line.number, f"no mark or no gap; {_EXPECTED}.")
         scores.append(-float(gap))
         wrong.append(float(not right))
