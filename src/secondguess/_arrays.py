@@ -19,6 +19,10 @@ SUM_TOLERANCE = 1e-6
 do not."""
 
 
+MAX_COUNT = 10**12
+"""The most annotations of one class in a row: far from where sums of whole numbers overflow."""
+
+
 def fail_at(name: str, bad: NDArray[np.bool_], array: NDArray[Any], expected: str) -> None:
     """Raise if any entry is bad, naming the first such entry.
 
@@ -37,6 +41,7 @@ def fail_at(name: str, bad: NDArray[np.bool_], array: NDArray[Any], expected: st
 
 def as_floats(name: str, values: ArrayLike, *, allow_infinite: bool = False) -> FloatArray:
     """A float64 array without NaN (and without infinities, unless allowed)."""
+    check_kind(name, values)
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -46,6 +51,16 @@ def as_floats(name: str, values: ArrayLike, *, allow_infinite: bool = False) -> 
     bad = np.isnan(array) if allow_infinite else ~np.isfinite(array)
     fail_at(name, bad, array, "a number" if allow_infinite else "a finite number")
     return array
+
+
+def check_kind(name: str, values: ArrayLike) -> None:
+    """Refuse what NumPy would take for numbers in silence: masked entries, text, times, complex."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(
+            f"{name} is a masked array; fill it, or drop the rows with masked entries."
+        )
+    if isinstance(values, np.ndarray) and values.dtype.kind in "cSUMm":
+        raise ValueError(f"{name} holds {values.dtype}; expected real numbers.")
 
 
 def as_probs(name: str, values: ArrayLike) -> FloatArray:
@@ -71,6 +86,7 @@ def as_probs(name: str, values: ArrayLike) -> FloatArray:
 
 def as_counts(name: str, values: ArrayLike, *, min_annotations: int = 1) -> IntArray:
     """Annotator counts of shape `(n, num_classes)`, each row with enough annotations."""
+    check_kind(name, values)
     array = np.asarray(values)
     if array.dtype.kind not in "iu":
         array = as_floats(name, values)
@@ -81,6 +97,7 @@ def as_counts(name: str, values: ArrayLike, *, min_annotations: int = 1) -> IntA
             f"row chose each class."
         )
     fail_at(name, array < 0, array, "a whole number, 0 or more")
+    fail_at(name, array > MAX_COUNT, array, f"at most {MAX_COUNT} annotations of a class")
     counts = array.astype(np.int64, copy=False)
     totals = counts.sum(axis=1)
     if (totals < min_annotations).any():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from secondguess._arrays import FloatArray, same_shape
+from secondguess._arrays import FloatArray, check_kind, same_shape
 
 MIN_MIN_VARIANCE = 1e-12
 
@@ -88,6 +88,9 @@ def check_rows(
     probs: ArrayLike, variance: ArrayLike, responses: ArrayLike, start: int = 0
 ) -> tuple[FloatArray, FloatArray, NDArray]:
     """Rows of a calibration set as arrays; `start` is the number of the first one in complaints."""
+    check_kind("probs", probs)
+    check_kind("variance", variance)
+    check_kind("responses", responses)
     p, v = np.asarray(probs, dtype=np.float64), np.asarray(variance, dtype=np.float64)
     y = np.asarray(responses)
     if p.ndim != 1:
