@@ -23,11 +23,11 @@ from secondguess.theory.calibration.inflation import fit_variance_inflation
     ids=lambda values: str(values.dtype),
 )
 def test_only_real_numbers_are_numbers(values: np.ndarray):
-    with pytest.raises(ValueError, match="probs (is a masked array|holds)"):
+    with pytest.raises(ValueError, match=r"probs (is a masked array|holds)"):
         as_floats("probs", values)
-    with pytest.raises(ValueError, match="counts (is a masked array|holds)"):
+    with pytest.raises(ValueError, match=r"counts (is a masked array|holds)"):
         as_counts("counts", values.reshape(1, 2))
-    with pytest.raises(ValueError, match="probs (is a masked array|holds)"):
+    with pytest.raises(ValueError, match=r"probs (is a masked array|holds)"):
         fit_variance_inflation(
             values, [0.1, 0.1], [[0, 1], [1, 1]], min_variance=0.1, failure_rate=0.05
         )
