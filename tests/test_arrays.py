@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from secondguess import fit_variance_inflation
 from secondguess._arrays import MAX_COUNT, as_counts, as_floats
 from secondguess.classification.pairs import PairData
-from secondguess.theory.calibration.inflation import fit_variance_inflation
 
 
 @pytest.mark.parametrize(

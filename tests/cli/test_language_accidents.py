@@ -86,7 +86,7 @@ BAD_LINES: list[Any] = [
         b'"x"',
     ),
     *({}, {"prompt": None}, {"prompt": 5, "responses": ["w1"]}, {"prompt": []}),
-    *({**GOOD, "prompt": each} for each in ("", [True], [-1], [10**9], [1.5], [{}], {}, "\ud800")),
+    *({**GOOD, "prompt": each} for each in ([True], [-1], [10**9], [1.5], [{}], {}, "\ud800")),
     *({**GOOD, "prompt": [{"role": "user", "content": "w1"}]}, {**GOOD, "prompt": ["w1"]}),
     *({**GOOD, "responses": each} for each in ("w1", None, {}, [None], [[]], [[True]], [[10**30]])),
     *({**GOOD, "responses": each} for each in (["\ud800"], ["\x00"], [["w1"]], [{}], [])),

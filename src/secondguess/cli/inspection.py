@@ -50,7 +50,9 @@ def check(
     min_variance: Annotated[
         float, typer.Option(help="Least variance of the property's interval.")
     ] = 0.01,
-    seed: Annotated[int, typer.Option(help="Seed of the responses that the check draws.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the responses that the check draws.")
+    ] = 0,
     batch_size: BatchSizeOption = 32,
     skip_bad: SkipOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

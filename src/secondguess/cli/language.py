@@ -132,7 +132,7 @@ def answer(
     gap: Annotated[
         GapName, typer.Option(help="How confidences above 1 are treated.")
     ] = GapName.absolute,
-    seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the samples.")] = 0,
     ignore_check: Annotated[
         bool,
         typer.Option(

@@ -28,7 +28,7 @@ def recalibrate(
     num_samples: Annotated[
         int, typer.Option(min=2, help="Pairs drawn per prompt (with --meaning).")
     ] = 10,
-    seed: Annotated[int, typer.Option(help="Seed of the responses that are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the responses that are drawn.")] = 0,
     batch_size: BatchSizeOption = 32,
     skip_bad: SkipOption = False,
 ) -> None:

@@ -52,7 +52,7 @@ SequencePreset = Annotated[
     Preset,
     typer.Option(help="quick: minutes. cpu: longer, several seeds. paper: for a GPU."),
 ]
-Seed = Annotated[int, typer.Option(help="The first seed: of weights, data and samples.")]
+Seed = Annotated[int, typer.Option(min=0, help="The first seed: of weights, data and samples.")]
 Seeds = Annotated[int | None, typer.Option(help="How many seeds. Default: the preset's.", min=1)]
 Out = Annotated[Path, typer.Option(help="Where results go; a stopped run resumes.")]
 DataDir = Annotated[
