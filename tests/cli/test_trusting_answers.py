@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import Result
 from language.models import WORDS, pair_model
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from secondguess.cli.app import app
 from secondguess.language.model import PairLanguageModel

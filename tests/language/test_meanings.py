@@ -140,7 +140,7 @@ def test_cautious_scores_of_meanings_without_repeated_wordings_hold() -> None:
             return np.array([sure[one[0]] / num_wordings, 1 / num_wordings])
 
         for name, sums in draws.summed(probs, failure_rate=0.1).items():
-            true_confidence = sure[name]  # p(m)^2 / p(m, m), and p(m, m) = p(m)
+            true_confidence = sure[int(str(name))]  # p(m)^2 / p(m, m), and p(m, m) = p(m)
             found = float(sums.scores(cautious=True).epistemic_confidence)
             if found > true_confidence + 1e-12:
                 failures += 1

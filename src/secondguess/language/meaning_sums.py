@@ -101,7 +101,7 @@ class Draws:
         results = {}
         for name in dict.fromkeys(first for first, _ in self.meanings):
             group = self.scored(name)
-            joint = np.array([[np.prod(probs(one, two)) for two in group] for one in group])
+            joint = np.array([[float(np.prod(probs(one, two))) for two in group] for one in group])
             probability, both = self.left_one_out(name, alone[name], joint)
             least, most = counted.bounds(name)
             results[name] = MeaningSums(
