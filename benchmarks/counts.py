@@ -3,7 +3,9 @@
 Run with `make bench`, or `python benchmarks/counts.py [--rows 1_000_000] [--out FILE]`. Both read
 the rows as a stream in chunks of 2**18, one after the other in turn, and answer one query; the best
 of some repeats counts. The Beta family reads 30,000 of the rows at most, as `fit_intervals` does.
-Memory is the peak of what each allocates beside the chunk.
+Memory is the peak of what each allocates beside the chunk. Then `fit_intervals` from end to end,
+choice included, against `calibrate`, which chooses a cut-off and certifies; and a training step of
+the snapshot loss against one of the pair loss, forward and backward, on a mixture head.
 """
 
 from __future__ import annotations
@@ -12,14 +14,22 @@ import argparse
 import json
 import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+import secondguess as sg
+from secondguess.classification.batches import AnnotationBatch, PairBatch
+from secondguess.classification.heads import PairModel, build_head
+from secondguess.classification.losses import pair_model_loss
+from secondguess.classification.pairs import PairData
+from secondguess.models.residual_mlp import ResidualMLP
 from secondguess.theory.calibration.count_stream import CountStream
-from secondguess.theory.calibration.fit_intervals import MAX_BETA_ROWS
 from secondguess.theory.calibration.inflation import InflationStream
+from secondguess.theory.calibration.interval_plan import MAX_BETA_ROWS
 from secondguess.theory.calibration.nested import FamilyKind, NestedFamily
 
 CHUNK = 1 << 18
@@ -66,6 +76,54 @@ def timed(num_rows: int, k: int, kind: FamilyKind | None) -> tuple[float, float]
     return seconds, peak / 1e6
 
 
+def end_to_end(num_rows: int, k: int, repeats: int) -> list[dict[str, Any]]:
+    """`fit_intervals(method="auto")` against `calibrate` on the same rows in memory, in turn."""
+    probs, variance, responses, ones = rows(np.random.default_rng(1), num_rows, k)
+    calls: dict[str, Callable[[], object]] = {
+        "calibrate, end to end": lambda: sg.calibrate(probs, variance, responses),
+        "fit_intervals, end to end": lambda: sg.fit_intervals(probs, variance, ones, k),
+    }
+    best = dict.fromkeys(calls, np.inf)
+    for _ in range(repeats):
+        for name, call in calls.items():
+            tick = time.perf_counter()
+            call()
+            best[name] = min(best[name], time.perf_counter() - tick)
+    first = best["calibrate, end to end"]
+    return [
+        {"rows": num_rows, "num_responses": k, "method": m, "seconds": b, "ratio": b / first}
+        for m, b in best.items()
+    ]
+
+
+def training_steps(k: int, repeats: int) -> list[dict[str, Any]]:
+    """Seconds of a step on 256 rows of 1,280 features and 10 classes, k annotations each."""
+    generator = torch.Generator().manual_seed(0)
+    backbone = ResidualMLP(1280, width=64, hidden_width=256, generator=generator)
+    model = PairModel(backbone, build_head("mixture", backbone.num_features, 10))
+    rng = np.random.default_rng(0)
+    data = PairData.from_counts(rng.multinomial(k, rng.dirichlet(np.full(10, 0.3), 256)))
+    inputs = torch.randn(256, 1280, generator=generator)
+    pairs = data.draw(rng)
+    batches = {
+        "pair": PairBatch(inputs, *torch.from_numpy(pairs).unbind(1)),
+        "all_pairs": AnnotationBatch(
+            inputs, torch.from_numpy(data.labels), torch.from_numpy(data.multiplicity)
+        ),
+    }
+    batches["snapshot"] = batches["all_pairs"]
+    best = dict.fromkeys(batches, np.inf)
+    for _ in range(10 * repeats):
+        for name, batch in batches.items():
+            tick = time.perf_counter()
+            pair_model_loss(model, batch, snapshot=name == "snapshot").backward()
+            best[name] = min(best[name], time.perf_counter() - tick)
+    return [
+        {"loss": n, "num_responses": k, "seconds": b, "ratio": b / best["pair"]}
+        for n, b in best.items()
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -91,10 +149,18 @@ def main() -> None:
             }
             lines.append(line)
             print(line, flush=True)
+    whole, steps = [], []
+    for k in (2, 5, 50):
+        whole += end_to_end(arguments.rows, k, arguments.repeats)
+        steps += training_steps(k, arguments.repeats)
+    for line in (*whole, *steps):
+        print(line, flush=True)
     if arguments.out:
         record = {
             "command": "python benchmarks/counts.py --out docs/results/counts-cost.json",
             "rows": lines,
+            "end_to_end": whole,
+            "steps": steps,
         }
         arguments.out.write_text(json.dumps(record, indent=1) + "\n")
 

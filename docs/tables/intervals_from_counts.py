@@ -22,7 +22,8 @@ import numpy as np
 
 from secondguess.theory.calibration.count_stream import CountStream
 from secondguess.theory.calibration.counts import NUM_SLOTS, count_scores, uniform_slots
-from secondguess.theory.calibration.fit_intervals import FAMILIES, IntervalMethod, fit_intervals
+from secondguess.theory.calibration.fit_intervals import fit_intervals
+from secondguess.theory.calibration.interval_plan import FAMILIES, IntervalMethod
 from secondguess.theory.calibration.nested import NestedFamily, beta_shapes
 from secondguess.theory.calibration.planning import plan_width
 

@@ -46,6 +46,10 @@ if TYPE_CHECKING:
         chebyshev_interval,
         hallucination_bound,
     )
+    from secondguess.theory.calibration.count_stream import (
+        CountIntervals,
+        CountStream,
+    )
     from secondguess.theory.calibration.cutoff import (
         calibrate,
         select_min_variance,
@@ -57,6 +61,12 @@ if TYPE_CHECKING:
         fit_inflation_by_class,
     )
     from secondguess.theory.calibration.fit_inflation import fit_variance_inflation
+    from secondguess.theory.calibration.fit_intervals import (
+        fit_intervals,
+    )
+    from secondguess.theory.calibration.fitted_intervals import (
+        FittedIntervals,
+    )
     from secondguess.theory.calibration.inflation import InflationStream, VarianceInflation
     from secondguess.theory.calibration.means import (
         BoundedMean,
@@ -64,9 +74,15 @@ if TYPE_CHECKING:
         mean_lower_bound,
         mean_upper_bound,
     )
+    from secondguess.theory.calibration.nested import (
+        NestedFamily,
+    )
     from secondguess.theory.calibration.one_sided import (
         CalibratedLowerBound,
         fit_calibrated_lower_bound,
+    )
+    from secondguess.theory.calibration.planning import (
+        plan_width,
     )
     from secondguess.theory.calibration.thresholds import (
         GuaranteedThreshold,
@@ -77,9 +93,20 @@ if TYPE_CHECKING:
         decode_selective,
         decode_top1,
     )
+    from secondguess.theory.distribution import (
+        PredictedDistribution,
+    )
+    from secondguess.theory.entropy import (
+        aleatoric_bounds,
+        entropy_split,
+    )
     from secondguess.theory.floors import (
         EceFloor,
         second_order_ece_floor,
+    )
+    from secondguess.theory.higher_order import (
+        higher_order_ece,
+        higher_order_ece_floor,
     )
     from secondguess.theory.joints import (
         JointReport,
@@ -145,6 +172,7 @@ _HOMES = {
         "chebyshev_interval",
         "hallucination_bound",
     ),
+    "theory.calibration.count_stream": ("CountIntervals", "CountStream"),
     "theory.calibration.cutoff": ("calibrate", "select_min_variance"),
     "theory.calibration.families": (
         "BinInflations",
@@ -153,6 +181,8 @@ _HOMES = {
         "fit_inflation_by_class",
     ),
     "theory.calibration.fit_inflation": ("fit_variance_inflation",),
+    "theory.calibration.fit_intervals": ("fit_intervals",),
+    "theory.calibration.fitted_intervals": ("FittedIntervals",),
     "theory.calibration.inflation": ("InflationStream", "VarianceInflation"),
     "theory.calibration.means": (
         "BoundedMean",
@@ -160,20 +190,25 @@ _HOMES = {
         "mean_lower_bound",
         "mean_upper_bound",
     ),
+    "theory.calibration.nested": ("NestedFamily",),
     "theory.calibration.one_sided": (
         "CalibratedLowerBound",
         "fit_calibrated_lower_bound",
     ),
+    "theory.calibration.planning": ("plan_width",),
     "theory.calibration.thresholds": ("GuaranteedThreshold", "guaranteed_threshold"),
     "theory.decoding": (
         "decode_rejection",
         "decode_selective",
         "decode_top1",
     ),
+    "theory.distribution": ("PredictedDistribution",),
+    "theory.entropy": ("aleatoric_bounds", "entropy_split"),
     "theory.floors": (
         "EceFloor",
         "second_order_ece_floor",
     ),
+    "theory.higher_order": ("higher_order_ece", "higher_order_ece_floor"),
     "theory.joints": (
         "JointReport",
         "binary_joint",
@@ -224,8 +259,11 @@ __all__ = [
     "CalibratedLowerBound",
     "ClassInflations",
     "ConfidenceReliabilityDisplay",
+    "CountIntervals",
+    "CountStream",
     "Decision",
     "EceFloor",
+    "FittedIntervals",
     "GapKind",
     "GuaranteedThreshold",
     "HallucinationCurve",
@@ -233,10 +271,12 @@ __all__ = [
     "InflationStream",
     "Interval",
     "JointReport",
+    "NestedFamily",
     "PairClassifier",
     "PairData",
     "PairFormat",
     "PairLanguageModel",
+    "PredictedDistribution",
     "Prediction",
     "ReliabilityBins",
     "ReliabilityDisplay",
@@ -247,6 +287,7 @@ __all__ = [
     "SelfCheatScores",
     "VarianceInflation",
     "accuracy",
+    "aleatoric_bounds",
     "annotator_kl",
     "answer",
     "binary_joint",
@@ -259,16 +300,20 @@ __all__ = [
     "decode_rejection",
     "decode_selective",
     "decode_top1",
+    "entropy_split",
     "first_order_ece",
     "first_order_ece_standard_error",
     "fit_calibrated_lower_bound",
     "fit_inflation_by_bin",
     "fit_inflation_by_class",
+    "fit_intervals",
     "fit_variance_inflation",
     "grouping_error",
     "guaranteed_threshold",
     "hallucination_bound",
     "hallucination_curve",
+    "higher_order_ece",
+    "higher_order_ece_floor",
     "interval_coverage",
     "joint_from_moments",
     "joint_marginal",
@@ -278,6 +323,7 @@ __all__ = [
     "mean_upper_bound",
     "mean_variance",
     "pair_covariance",
+    "plan_width",
     "reliability_bins",
     "risk_coverage_curve",
     "score",

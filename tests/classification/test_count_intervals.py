@@ -7,6 +7,7 @@ import pytest
 
 from secondguess.classification.estimators import PairClassifier
 from secondguess.classification.pairs import PairData
+from secondguess.theory.calibration.fit_intervals import fit_intervals
 
 
 def world(rng, n, k=40):
@@ -40,9 +41,33 @@ def test_counts_are_narrower_and_hold(fitted):
 
 def test_another_miss_rate_was_not_certified(fitted):
     inputs, counts, _ = world(np.random.default_rng(2), 300)
-    fitted.calibrate(inputs, counts, method="auto", miss_rate=0.2)
-    with pytest.raises(ValueError, match=r"counts were certified for miss_rate=0\.2"):
+    fitted.calibrate(inputs, counts, method="counts", miss_rate=0.2)
+    with pytest.raises(ValueError, match=r"counts of responses were certified for 0\.2 only"):
         fitted.predict_interval(inputs, 0.1)
+    with pytest.raises(ValueError, match="jointly=False was certified"):
+        fitted.predict_interval(inputs, jointly=True)
+    wide = fitted.predict_interval(inputs).width.mean()
+    assert wide == fitted.predict_interval(inputs, 0.2).width.mean()
+
+
+def test_naming_the_miss_rate_asks_for_the_narrowest_intervals(fitted):
+    inputs, counts, _ = world(np.random.default_rng(5), 1500)
+    every = fitted.calibrate(inputs, counts).predict_interval(inputs, 0.2)
+    assert hasattr(fitted, "inflations_")
+    one = fitted.calibrate(inputs, counts, miss_rate=0.2).predict_interval(inputs)
+    assert fitted.intervals_.miss_rate == 0.2
+    assert one.width.mean() <= 1.05 * every.width.mean()
+    fitted.calibrate(inputs, counts, miss_rate=0.2, min_variance=0.01)
+    assert hasattr(fitted, "inflations_")
+
+
+def test_pairs_that_auto_took_certify_every_miss_rate():
+    rng = np.random.default_rng(6)
+    truths = rng.random(3000)
+    rows = rng.beta(8 * truths + 1, 9 - 8 * truths), np.full(3000, 0.03)
+    by_pairs = fit_intervals(*rows, rng.binomial(2, truths), 2, method="pairs")
+    narrow, wide = (by_pairs.interval(*rows, rate).width.mean() for rate in (0.5, 0.05))
+    assert narrow < by_pairs.interval(*rows).width.mean() < wide
 
 
 def test_what_was_certified_is_saved(fitted, tmp_path):

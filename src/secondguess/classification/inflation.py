@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike
 from secondguess.classification.pairs import PairData
 from secondguess.theory.calibration.cutoff import calibrate
 from secondguess.theory.calibration.families import ClassInflations, fit_inflation_by_class
-from secondguess.theory.calibration.fit_intervals import IntervalMethod, fit_intervals
+from secondguess.theory.calibration.fit_intervals import fit_intervals
 from secondguess.theory.calibration.fitted_intervals import FittedIntervals
+from secondguess.theory.calibration.interval_plan import IntervalMethod
 from secondguess.theory.records import Prediction
 
 

@@ -20,8 +20,8 @@ from secondguess.classification.inflation import fit_class_intervals, fit_inflat
 from secondguess.classification.labels import Targets
 from secondguess.classification.pairs import PairData
 from secondguess.theory.calibration.families import ClassInflations
-from secondguess.theory.calibration.fit_intervals import IntervalMethod
 from secondguess.theory.calibration.fitted_intervals import FittedIntervals
+from secondguess.theory.calibration.interval_plan import IntervalMethod
 from secondguess.theory.records import Interval, Prediction
 
 
@@ -75,15 +75,15 @@ class PairPredictions:
         groups: ArrayLike | None = None,
         failure_rate: float = 0.05,
         min_variance: float | None = None,
-        method: IntervalMethod = "pairs",
-        miss_rate: float = 0.1,
+        method: IntervalMethod | None = None,
+        miss_rate: float | None = None,
         jointly: bool = False,
     ) -> Self:
         """Certify intervals on rows that the training never saw, for `predict_interval`.
 
-        By default that is Algorithm 1 on pairs of responses, for every miss rate at once. With many
-        responses per row `counts` gives narrower intervals, for the one miss rate that is named
-        here, and `auto` takes whichever promises to be narrower; see `fit_intervals`.
+        Name the miss rate to get the narrowest intervals for it: counts of all responses to an
+        input, where they are better, else pairs of them (`auto`, see `fit_intervals`). Without it,
+        Algorithm 1 on pairs certifies every miss rate at once.
 
         The order of the rows does not matter. What the guarantee rests on is checked where it can
         be seen, and stated in `calibration_conditions_`.
@@ -99,9 +99,10 @@ class PairPredictions:
             failure_rate: how often, over calibration sets, the guarantee may not hold.
             min_variance: the least variance of an interval; by default a fifth of the rows is set
                 aside to choose it. Only for `pairs`.
-            method: `pairs`, `counts` or `auto`.
-            miss_rate: the one to certify, for `counts` and `auto`.
-            jointly: whether to certify all classes of an input together, likewise.
+            method: `pairs`, `counts` or `auto`; by default `auto` where `miss_rate` is named and
+                nothing asks for pairs (named annotators, `min_variance`), else `pairs`.
+            miss_rate: the one to certify; by default every one by pairs, 0.1 by counts and `auto`.
+            jointly: whether to certify all classes of an input together, for `counts` and `auto`.
 
         Raises:
             UnequalRatersError: the columns of y are people who lean differently.
@@ -112,6 +113,9 @@ class PairPredictions:
         data = self.read_targets(y)
         check_consistent_length(prediction.probs, data, groups)
         conditions = check_conditions(X, data, groups)
+        if method is None:
+            by_pairs = miss_rate is None or min_variance is not None or data.annotators is not None
+            method = "pairs" if by_pairs else "auto"
         if not (paired := data.has_pair).all():  # check_conditions has said so
             prediction = Prediction(prediction.probs[paired], prediction.variance[paired])
             data = data[paired]
@@ -131,7 +135,7 @@ class PairPredictions:
                 prediction,
                 data,
                 method=method,
-                miss_rate=miss_rate,
+                miss_rate=0.1 if miss_rate is None else miss_rate,
                 failure_rate=failure_rate,
                 jointly=jointly,
                 groups=groups,
@@ -140,25 +144,24 @@ class PairPredictions:
         return self
 
     def predict_interval(
-        self, X: ArrayLike, miss_rate: float = 0.1, *, jointly: bool = False
+        self, X: ArrayLike, miss_rate: float | None = None, *, jointly: bool = False
     ) -> Interval:
         """Intervals for p(y|x), `(n, K)`, guaranteed by the calibration set.
 
         Args:
             X: inputs.
-            miss_rate: the share of new inputs whose p(y|x) may lie outside; after `calibrate` by
-                counts, the one that was certified.
+            miss_rate: the share of new inputs whose p(y|x) may lie outside; by default the one that
+                was certified, or 0.1 where every one was.
             jointly: whether that share is for all classes at once rather than for each.
         """
         if (fitted := getattr(self, "intervals_", None)) is not None:
-            if (miss_rate, jointly) != (fitted.miss_rate, fitted.jointly):
+            if jointly != fitted.jointly:
                 raise ValueError(
-                    f"miss_rate={miss_rate}, jointly={jointly} was asked for, but counts were "
-                    f"certified for miss_rate={fitted.miss_rate}, jointly={fitted.jointly}; "
-                    f"calibrate for it, or with method='pairs', which certifies every miss rate."
+                    f"jointly={jointly} was asked for, but jointly={fitted.jointly} was certified; "
+                    f"calibrate for it, or with method='pairs', which certifies both."
                 )
             prediction = self.predict_moments(X)
-            return fitted.interval(prediction.probs, prediction.variance)
+            return fitted.interval(prediction.probs, prediction.variance, miss_rate)
         check_is_fitted(
             self,
             "inflations_",
@@ -167,8 +170,9 @@ class PairPredictions:
             "the model being calibrated on pairs.)",
         )
         prediction = self.predict_moments(X)
+        rate = 0.1 if miss_rate is None else miss_rate
         return self.inflations_.interval(
-            prediction.probs, prediction.variance, miss_rate, jointly=jointly
+            prediction.probs, prediction.variance, rate, jointly=jointly
         )
 
     def read_targets(self, y: ArrayLike | PairData) -> PairData:

@@ -1,4 +1,4 @@
-"""The file between `calibrate` and `intervals`: an inflation, its columns, and whose it is."""
+"""The file between `calibrate` and `intervals`: what was certified, which columns, and whose."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from secondguess import __version__
 from secondguess._files import read_document, read_record, write_json
+from secondguess.theory.calibration.count_stream import CountIntervals
 from secondguess.theory.calibration.inflation import VarianceInflation
+from secondguess.theory.records import Interval
 
-_KIND, _FORMAT = "secondguess variance inflation", 1
+_KIND, _FORMAT = "secondguess calibration", 2
 _WHAT = "a calibration that 'secondguess calibrate' wrote"
 
 
@@ -23,14 +27,46 @@ class CalibrationFile:
     Attributes:
         probs: the column of probabilities.
         variance: the column of their variances.
-        inflation: what was learned.
+        inflation: what was certified by pairs, for every miss rate; or
+        counts: what was certified by counts, for one.
         predictor: the SHA-256 of the model whose predictions they are, where it was named.
     """
 
     probs: str
     variance: str
-    inflation: VarianceInflation
+    inflation: VarianceInflation | None = None
+    counts: CountIntervals | None = None
     predictor: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.inflation is None) == (self.counts is None):
+            raise ValueError("it has an inflation and counts, or neither; expected one of them.")
+
+    @property
+    def failure_rate(self) -> float:
+        """How often, over calibration sets, the guarantee may not hold."""
+        fitted = self.inflation or self.counts
+        assert fitted is not None
+        return fitted.failure_rate
+
+    def miss_rate(self, asked: float | None) -> float:
+        """The one that was asked for, or the one that was certified, or 0.1."""
+        if self.counts is None:
+            return 0.1 if asked is None else asked
+        if asked not in (None, self.counts.miss_rate):
+            raise ValueError(
+                f"the miss rate is {asked:g}, but counts were certified for "
+                f"{self.counts.miss_rate:g} only; calibrate with --miss-rate {asked:g}, or with "
+                f"--method pairs, which certifies every one."
+            )
+        return self.counts.miss_rate
+
+    def interval(self, probs: NDArray[Any], variance: NDArray[Any], miss_rate: float) -> Interval:
+        """Intervals for predictions."""
+        if self.counts is not None:
+            return self.counts.interval(probs, variance)
+        assert self.inflation is not None
+        return self.inflation.interval(probs, variance, miss_rate)
 
     def as_document(self) -> dict[str, Any]:
         """As it stands in the file."""

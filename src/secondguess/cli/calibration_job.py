@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,11 +76,12 @@ class CalibrationJob:
         if min_variance is None:
             min_variance, share = self._select(failure_rate, miss_rate)
         plan = _Plan(min_variance, share, self_pairs)
-        with _progress(self.columns.path.name) as advance:
+        with reading_progress(self.columns.path.name) as advance:
             if workers == 1:
                 stream = self.read(plan, 0, None, advance)
             else:
-                stream = self._read_in_processes(plan, workers, advance)
+                total = self.columns.count_rows()
+                stream = read_by_workers(self.read, plan, total, workers, advance)
         if not stream.num_rows:
             raise ValueError(f"{self.columns.path} has no rows to calibrate on.")
         return stream.result(failure_rate)
@@ -161,19 +163,6 @@ class CalibrationJob:
         )
         return chosen_variance, share
 
-    def _read_in_processes(
-        self, plan: _Plan, workers: int, advance: Callable[[int], None]
-    ) -> InflationStream:
-        total = self.columns.count_rows()
-        cuts = [total * i // workers for i in range(workers + 1)]
-        with worker_pool(workers) as pool:
-            tasks = [pool.submit(self.read, plan, start, stop) for start, stop in pairwise(cuts)]
-            streams = [task.result() for task in tasks]
-        for stream in streams[1:]:
-            streams[0].merge(stream)
-        advance(total)
-        return streams[0]
-
     @contextmanager
     def _naming_columns(self) -> Iterator[None]:
         """Say file, column and row of the file where the library says argument and position."""
@@ -187,8 +176,36 @@ class CalibrationJob:
             ) from None
 
 
+class _Merging(Protocol):
+    def merge(self, other: Any, /) -> None:
+        """Join what another process read."""
+        ...
+
+
+_Plans = TypeVar("_Plans")
+_Streams = TypeVar("_Streams", bound=_Merging)
+
+
+def read_by_workers(
+    read: Callable[[_Plans, int, int], _Streams],
+    plan: _Plans,
+    total: int,
+    workers: int,
+    advance: Callable[[int], None],
+) -> _Streams:
+    """What several processes read, each its share of the rows, joined."""
+    cuts = [total * i // workers for i in range(workers + 1)]
+    with worker_pool(workers) as pool:
+        tasks = [pool.submit(read, plan, start, stop) for start, stop in pairwise(cuts)]
+        streams = [task.result() for task in tasks]
+    for stream in streams[1:]:
+        streams[0].merge(stream)
+    advance(total)
+    return streams[0]
+
+
 @contextmanager
-def _progress(name: str) -> Iterator[Callable[[int], None]]:
+def reading_progress(name: str) -> Iterator[Callable[[int], None]]:
     """Progress by rows; yields `advance(rows)`."""
     done = 0
     with progress(name) as show:

@@ -1,4 +1,4 @@
-"""`secondguess calibrate` and `secondguess intervals`: Algorithm 1 on files of any size."""
+"""`secondguess calibrate` and `secondguess intervals`: certified intervals, files of any size."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from secondguess._files import check_output, only_writer_of
 from secondguess.cli.errors import OverwriteOption, tell, user_errors
 
 if TYPE_CHECKING:
+    from secondguess.cli.calibration_file import CalibrationFile
+    from secondguess.theory.calibration.count_stream import CountIntervals
+    from secondguess.theory.calibration.inflation import VarianceInflation
+    from secondguess.theory.calibration.interval_plan import IntervalMethod
     from secondguess.theory.calibration.means import MeanMethod
 
 PredictorOption = Annotated[
@@ -23,6 +27,14 @@ _MOST_WORKERS = 256
 
 
 class Method(StrEnum):
+    """What is certified: pairs of responses, counts of them, or whichever is narrower."""
+
+    pairs = "pairs"
+    counts = "counts"
+    auto = "auto"
+
+
+class MeanBound(StrEnum):
     """How the mean is bounded."""
 
     betting = "betting"
@@ -44,8 +56,16 @@ def calibrate(
     probs_col: Annotated[str, typer.Option(help="Predicted probability of response 1.")],
     variance_col: Annotated[str, typer.Option(help="Its stated variance; may be negative.")],
     response_cols: Annotated[
-        str, typer.Option(help="Two or more columns of responses, 0 or 1, comma-separated: y1,y2.")
-    ],
+        str | None,
+        typer.Option(help="Two or more columns of responses, 0 or 1, comma-separated: y1,y2."),
+    ] = None,
+    count_cols: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of responses: how many are 1, and how many there are, which may differ "
+            "from row to row: ones,total."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where to write the calibration.")] = Path(
         "calibration.json"
     ),
@@ -57,9 +77,22 @@ def calibrate(
         float, typer.Option(help="How often, over calibration sets, the guarantee may fail.")
     ] = 0.05,
     miss_rate: Annotated[
-        float, typer.Option(help="The miss rate that a chosen min-variance should be best for.")
-    ] = 0.1,
-    method: Annotated[Method, typer.Option(help="How the mean is bounded.")] = Method.betting,
+        float | None,
+        typer.Option(
+            help="The share of inputs that may be missed. Name it to get the narrowest intervals "
+            "for it; without it every one is certified, by pairs."
+        ),
+    ] = None,
+    method: Annotated[
+        Method | None,
+        typer.Option(
+            help="Default: auto where --miss-rate or --count-cols is named and nothing asks for "
+            "pairs, else pairs."
+        ),
+    ] = None,
+    bound: Annotated[
+        MeanBound, typer.Option(help="How the mean is bounded, by pairs.")
+    ] = MeanBound.betting,
     group_col: Annotated[
         str | None,
         typer.Option(help="Rows with the same value here are not independent: one unit per group."),
@@ -78,7 +111,7 @@ def calibrate(
     overwrite: OverwriteOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the calibration as JSON.")] = False,
 ) -> None:
-    """Learn from paired responses how far a predictor's variances must be inflated.
+    """Certify intervals for the true probability from responses to held-out inputs.
 
     The file has a row for each held-out input: a predicted probability, its variance, and two or
     more independent responses. The intervals that follow ('secondguess intervals') hold the true
@@ -87,52 +120,126 @@ def calibrate(
     """
     with user_errors(), only_writer_of(out):
         from secondguess.cli.calibration_file import CalibrationFile
-        from secondguess.cli.calibration_job import CalibrationJob
         from secondguess.cli.columns import open_columns, require
+        from secondguess.theory.calibration.inflation import VarianceInflation
 
         check_output(out, [file, *([predictor] if predictor else [])], overwrite=overwrite)
-        response_names = _names("--response-cols", response_cols, 2)
+        responses, counts = _columns(response_cols, count_cols)
         annotators = None
         if annotator_cols is not None:
-            annotators = _names("--annotator-cols", annotator_cols, len(response_names))
-            if len(annotators) != len(response_names) or fixed_annotators:
+            annotators = _names("--annotator-cols", annotator_cols, len(responses))
+            if len(annotators) != len(responses) or fixed_annotators:
                 raise ValueError(
                     f"--annotator-cols is {annotator_cols!r}; expected one column per response "
                     f"column, and no --fixed-annotators."
                 )
         columns = open_columns(file)
         labels = [*(annotators or []), *([group_col] if group_col else [])]
-        require(columns, [probs_col, variance_col, *response_names, *labels])
-        job = CalibrationJob(
-            columns=columns,
-            probs=probs_col,
-            variance=variance_col,
-            responses=response_names,
-            method=cast("MeanMethod", method.value),
-            group=group_col,
-            annotators=annotators,
-            fixed_annotators=fixed_annotators,
-        )
-        inflation = job.run(min_variance, failure_rate, miss_rate, workers)
+        require(columns, [probs_col, variance_col, *responses, *counts, *labels])
+        by_pairs = [
+            name
+            for name, given in (
+                ("--min-variance", min_variance is not None),
+                ("--annotator-cols", annotators is not None),
+                ("--fixed-annotators", fixed_annotators),
+                ("--bound", bound is not MeanBound.betting),
+            )
+            if given
+        ]
+        chosen = _method(method, by_pairs, one_rate=bool(counts) or miss_rate is not None)
+        rate = 0.1 if miss_rate is None else miss_rate
+        certified: CountIntervals | VarianceInflation
+        if chosen == "pairs" and responses:
+            from secondguess.cli.calibration_job import CalibrationJob
+
+            certified = CalibrationJob(
+                columns=columns,
+                probs=probs_col,
+                variance=variance_col,
+                responses=responses,
+                method=cast("MeanMethod", bound.value),
+                group=group_col,
+                annotators=annotators,
+                fixed_annotators=fixed_annotators,
+            ).run(min_variance, failure_rate, rate, workers)
+        else:
+            from secondguess.cli.count_job import CountJob
+
+            certified = CountJob(
+                columns=columns,
+                probs=probs_col,
+                variance=variance_col,
+                responses=responses,
+                counts=counts,
+                method=chosen,
+                group=group_col,
+            ).run(failure_rate, rate, workers)
+        pairs = isinstance(certified, VarianceInflation)
         calibration = CalibrationFile(
             probs=probs_col,
             variance=variance_col,
-            inflation=inflation,
+            inflation=certified if pairs else None,
+            counts=None if pairs else certified,
             predictor=CalibrationFile.digest_of(predictor),
         )
         calibration.save(out)
     if as_json:
         typer.echo(json.dumps(calibration.as_document()))
     else:
-        groups = "" if inflation.num_groups is None else f" in {inflation.num_groups:,} groups"
         tell(
+            f"{_summary(calibration)}\n"
+            f"wrote {out}; next: secondguess intervals FILE --calibration {out}"
+        )
+
+
+def _columns(response_cols: str | None, count_cols: str | None) -> tuple[list[str], list[str]]:
+    """The columns of responses, or those of counts."""
+    if (response_cols is None) == (count_cols is None):
+        raise ValueError(
+            "expected --response-cols y1,y2 or --count-cols ones,total, one of the two."
+        )
+    if response_cols is not None:
+        return _names("--response-cols", response_cols, 2), []
+    counts = _names("--count-cols", count_cols or "", 2)
+    if len(counts) != 2:
+        raise ValueError(
+            f"--count-cols is {count_cols!r}; expected two columns, how many responses are 1 and "
+            f"how many there are: ones,total."
+        )
+    return [], counts
+
+
+def _method(method: Method | None, by_pairs: list[str], *, one_rate: bool) -> IntervalMethod:
+    """What was asked for, or `auto` where one miss rate is to be certified."""
+    if method is None:
+        return "auto" if one_rate and not by_pairs else "pairs"
+    if method is not Method.pairs and by_pairs:
+        raise ValueError(
+            f"--method {method} came with {by_pairs[0]}, which is for pairs of responses; expected "
+            f"--method pairs, or none."
+        )
+    return cast("IntervalMethod", method.value)
+
+
+def _summary(calibration: CalibrationFile) -> str:
+    inflation, counts = calibration.inflation, calibration.counts
+    if inflation is not None:
+        groups = "" if inflation.num_groups is None else f" in {inflation.num_groups:,} groups"
+        return (
             f"variance inflation {inflation.value:.6g} (estimate {inflation.mean:.6g}), "
             f"min variance {inflation.min_variance:.6g}\n"
             f"from {inflation.num_rows:,} rows{groups} with {inflation.num_responses} responses "
             f"each, {inflation.method}, failure rate {inflation.failure_rate:g}\n"
-            f"{inflation.num_negative_variances:,} negative variances were raised to the minimum\n"
-            f"wrote {out}; next: secondguess intervals FILE --calibration {out}"
+            f"{inflation.num_negative_variances:,} negative variances were raised to the minimum"
         )
+    assert counts is not None
+    return (
+        f"{counts.family.kind} intervals of radius {counts.radius:.6g}, min variance "
+        f"{counts.family.min_variance:.6g}\n"
+        f"from counts of {counts.num_rows:,} rows, {counts.num_misses:,} of them called a miss at "
+        f"detection rate {counts.detection_rate:g}\n"
+        f"certified for miss rate {counts.miss_rate:g}, failure rate {counts.failure_rate:g}"
+    )
 
 
 def _names(option: str, text: str, least: int) -> list[str]:
@@ -155,8 +262,12 @@ def intervals(
         ),
     ] = None,
     miss_rate: Annotated[
-        float, typer.Option(help="The share of inputs whose probability may lie outside.")
-    ] = 0.1,
+        float | None,
+        typer.Option(
+            help="The share of inputs whose probability may lie outside. Default: as certified, "
+            "or 0.1."
+        ),
+    ] = None,
     probs_col: Annotated[
         str | None, typer.Option(help="Predicted probability. Default: as calibrated.")
     ] = None,
@@ -184,14 +295,14 @@ def intervals(
 
         found = CalibrationFile.load(calibration)
         found.check_predictor(calibration, predictor)
-        inflation = found.inflation
+        rate = found.miss_rate(miss_rate)
         needed = [probs_col or found.probs, variance_col or found.variance]
         columns = open_columns(file)
         require(columns, needed)
 
         def compute(chunk: Chunk, row: int) -> Chunk:
             _check_predictions(columns.path, chunk, needed, row)
-            interval = inflation.interval(chunk[needed[0]], chunk[needed[1]], miss_rate)
+            interval = found.interval(chunk[needed[0]], chunk[needed[1]], rate)
             return {lower_col: interval.lower, upper_col: interval.upper}
 
         out = out or file.with_name(f"{file.stem}.intervals{file.suffix}")
@@ -203,14 +314,14 @@ def intervals(
         record = {
             "out": str(out),
             "num_rows": num_rows,
-            "miss_rate": miss_rate,
-            "failure_rate": inflation.failure_rate,
+            "miss_rate": rate,
+            "failure_rate": found.failure_rate,
             "rests_on": str(RestsOn.CALIBRATION_SET),
         }
         typer.echo(json.dumps(record))
     else:
         tell(
-            f"wrote {out}: {num_rows:,} rows with intervals at miss rate {miss_rate:g}, "
+            f"wrote {out}: {num_rows:,} rows with intervals at miss rate {rate:g}, "
             f"{RestsOn.CALIBRATION_SET}"
         )
 

@@ -183,3 +183,16 @@ def test_wrong_rows_are_named():
     stream.update([0.5], [0.1], [0], [2], start=3)
     with pytest.raises(ValueError, match="expected every position exactly once"):
         stream.result(miss_rate=0.1, failure_rate=0.05)
+
+
+def test_a_beta_interval_is_never_undefined():
+    """Quantiles of tiny tails can fail: the interval then reaches to the end of the range."""
+    rng = np.random.default_rng(0)
+    probs = np.concatenate([[0.0, 1.0, 1e-9, 1 - 1e-9], rng.beta(0.05, 1, 500)])
+    family = NestedFamily("beta", 1e-6)
+    for variance in (1e-12, 1e-6, 1e-3, 0.2):
+        for radius in (0.0, 1.0, 30.0, 900.0, 1060.0, 1080.0, 2.0**20):
+            lower, upper = family.ends(probs, np.full(len(probs), variance), radius)
+            assert (lower >= 0).all()
+            assert (upper <= 1).all()
+            assert (lower <= upper).all()

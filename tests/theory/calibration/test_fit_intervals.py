@@ -7,8 +7,14 @@ import pytest
 from scipy import stats
 
 from secondguess.theory.calibration.fit_inflation import fit_variance_inflation
-from secondguess.theory.calibration.fit_intervals import MAX_CHOOSING_ROWS, fit_intervals
-from secondguess.theory.calibration.pair_counts import pair_inflation
+from secondguess.theory.calibration.fit_intervals import (
+    MAX_CHOOSING_ROWS,
+    divided,
+    fit_intervals,
+)
+from secondguess.theory.calibration.interval_plan import CountRows, IntervalMethod, plan_intervals
+from secondguess.theory.calibration.interval_stream import IntervalStream
+from secondguess.theory.calibration.pair_counts import PairCountStream
 
 
 def binary_world(rng, n, k):
@@ -114,6 +120,48 @@ def test_one_row_of_each_group_is_used():
     assert again.parts[0].num_rows == fitted.parts[0].num_rows
 
 
+def test_pieces_read_by_several_processes_in_any_order_give_the_same():
+    rng = np.random.default_rng(8)
+    cases: tuple[tuple[int, IntervalMethod], ...] = ((2, "auto"), (50, "counts"), (5, "pairs"))
+    for k, method in cases:
+        _, probs, variance, ones, totals = binary_world(rng, 3000, k)
+        rows = CountRows(probs, variance, ones, totals)
+        fitted = fit_intervals(*rows, method=method, seed=3)
+        chooses, certifies = divided(3000, seed=3)
+        plan = plan_intervals(
+            rows.take(chooses),
+            num_certifying=int(certifies.sum()),
+            fewest_responses=k,
+            miss_rate=0.1,
+            failure_rate=0.05,
+            method=method,
+            seed=3,
+        )
+        streams = []
+        for start, stop in ((2000, 3000), (0, 700), (700, 2000)):
+            stream = IntervalStream(plan, fewest_responses=k)
+            part = np.arange(start, stop)
+            stream.update(rows.take(part), start, used=certifies[part])
+            streams.append(stream)
+        for other in streams[1:]:
+            streams[0].merge(other)
+        assert streams[0].result() == fitted.parts
+
+
+def test_rows_that_choose_are_as_many_for_few_and_a_share_of_many():
+    for size in (2, 9, 100, 5000):
+        chooses, certifies = divided(size)
+        assert chooses.sum() == min(max(size // 5, 1), MAX_CHOOSING_ROWS)
+        assert (chooses ^ certifies).all()
+    chooses, _ = divided(100_000)
+    assert abs(int(chooses.sum()) - MAX_CHOOSING_ROWS) < 300
+    groups = np.repeat(np.arange(50), np.arange(1, 51))
+    chooses, certifies = divided(len(groups), groups)
+    assert chooses.sum() == 10
+    assert len(np.unique(groups[chooses | certifies])) == 50
+    assert (chooses | certifies).sum() == 50
+
+
 def test_the_choice_takes_a_share_and_no_more_than_needed():
     rng = np.random.default_rng(4)
     _, *rows = binary_world(rng, 12_000, 5)
@@ -125,11 +173,14 @@ def test_pairs_from_counts_are_algorithm_1():
     rng = np.random.default_rng(6)
     _, probs, variance, ones, k = binary_world(rng, 500, 7)
     responses = rng.permuted(np.arange(7) < ones[:, None], axis=1)
-    from_counts = pair_inflation(probs, variance, ones, k, 0.01, 0.05)
+    stream = PairCountStream(min_variance=0.01, fewest_responses=7)
+    stream.update(probs, variance, ones, k)
+    from_counts = stream.result(0.05)
     from_table = fit_variance_inflation(
         probs, variance, responses, min_variance=0.01, failure_rate=0.05
     )
     assert from_counts.mean == pytest.approx(from_table.mean, abs=1e-12)
+    assert from_counts.value == pytest.approx(from_table.value, rel=1e-9)
 
 
 def test_complaints_say_what_to_do():

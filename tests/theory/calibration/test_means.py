@@ -356,3 +356,12 @@ def test_betting_is_tighter_where_the_variance_is_small():
     ]
     assert bounds == sorted(bounds)
     assert mean_lower_bound(values, low=0, high=1, failure_rate=0.05) < values.mean() < bounds[0]
+
+
+def test_a_bound_next_to_the_top_is_found_in_spite_of_rounding():
+    """96 ones and 4 zeros in an order in which the search once went back and forth for ever."""
+    rng = np.random.default_rng([0, 100])
+    values = (rng.random((301, 100)) < 0.9)[300] * 1.0
+    assert values.sum() == 96
+    assert 0.96 < mean_upper_bound(values, low=0, high=1, failure_rate=0.05) <= 1
+    assert 0 <= mean_lower_bound(1 - values, low=0, high=1, failure_rate=0.05) < 0.04

@@ -191,9 +191,12 @@ class Wealth:
         Every one of them grows with the candidate. So begin where the last one crosses; where
         another is above the level there, it crosses earlier: go on with the highest.
         """
-        last, mean = len(self.parts.count) - 1, self.parts.bottom
+        last, mean, least = len(self.parts.count) - 1, self.parts.bottom, np.inf
         while True:
             mean = self._crossing_after(last, log_level, mean)
+            if mean >= least:  # no earlier but for rounding
+                return least
+            least = mean
             logs = self.logs(min(mean, self._last_candidate))
             if last == (best := int(np.argmax(logs))) or logs[best] <= log_level + 1e-9:
                 return mean
@@ -208,13 +211,16 @@ class Wealth:
         """The candidate where the log-wealth after part `last` reaches the level, or `top`.
 
         It is increasing and concave in 1 / (top - m). So Newton's method in that variable lands to
-        the left of the root, and approaches it from there without a safeguard.
+        the left of the root, and approaches it from there without a safeguard. Near the top, where
+        gains are huge, rounding may put a step to the right of the root: the search ends there.
         """
         mean = min(start, self._last_candidate)
+        num_steps = 0
         while True:
             missing = log_level - float(self.logs(mean)[last])
-            if abs(missing) <= 1e-10:
+            if abs(missing) <= 1e-10 or (num_steps and missing < 0):
                 return mean
+            num_steps += 1
             reach = self.parts.top - mean
             growth = self.slope(mean, last) * reach
             if missing >= 1e12 * growth:  # no value is below the top, or hardly any

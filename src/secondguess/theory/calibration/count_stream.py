@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from secondguess._arrays import (
@@ -28,6 +28,7 @@ from secondguess._arrays import (
     same_shape,
 )
 from secondguess.theory.calibration.counts import count_scores, uniform_slots
+from secondguess.theory.calibration.means import Positions
 from secondguess.theory.calibration.nested import NestedFamily
 from secondguess.theory.calibration.products import BadRowError
 from secondguess.theory.records import Interval, RestsOn
@@ -119,11 +120,11 @@ class CountStream:
         self.seed = check_at_least("seed", seed, 0)
         self.jointly = False
         self._cells = np.zeros(_NUM_CELLS, dtype=np.int64)
-        self._end = 0
+        self._positions = Positions()
 
     @property
     def num_rows(self) -> int:
-        """How many rows have been read."""
+        """How many rows have been read and used."""
         return int(self._cells.sum())
 
     def update(
@@ -133,6 +134,8 @@ class CountStream:
         ones: ArrayLike,
         num_responses: ArrayLike,
         start: int | None = None,
+        *,
+        used: NDArray[np.bool_] | None = None,
     ) -> None:
         """Read rows; `start` is the position of the first one in the whole calibration set.
 
@@ -143,20 +146,27 @@ class CountStream:
             ones: how many responses are ones (or of each class), of the same shape.
             num_responses: how many responses each row has, shape `(n,)`, or one number for all.
             start: by default the rows follow those read so far.
+            used: which of them count; by default all. It must not depend on responses.
         """
-        position = self._end if start is None else check_at_least("start", start, 0)
-        p, v, c, k = check_count_rows(probs, variance, ones, num_responses, position)
-        for first in range(0, len(p), _PIECE):
-            part = slice(first, first + _PIECE)
-            scores = self._scores(p[part], v[part], c[part], k[part], position + first)
-            self.update_scores(scores, start=position + first)
-        self.jointly = p.ndim == 2
+        position = self._positions.end if start is None else check_at_least("start", start, 0)
+        rows = check_count_rows(probs, variance, ones, num_responses, position)
+        size = len(rows[0])
+        for first in range(0, size, _PIECE):
+            piece = slice(first, first + _PIECE)
+            p, v, c, k = (array[piece] for array in rows)
+            slots = uniform_slots(position + first, len(p), self.seed)
+            if used is not None:
+                p, v, c, k, slots = (array[used[piece]] for array in (p, v, c, k, slots))
+            if len(p):
+                self._count(self._scores(p, v, c, k, slots))
+        self._positions.add(position, size)
+        self.jointly = rows[0].ndim == 2
 
     def update_scores(self, scores: FloatArray, start: int | None = None) -> None:
         """Read rows whose scores are known; the draws are those of their positions."""
-        position = self._end if start is None else check_at_least("start", start, 0)
-        self._cells += np.bincount(_cell_of(scores), minlength=_NUM_CELLS)
-        self._end = max(self._end, position + len(scores))
+        position = self._positions.end if start is None else check_at_least("start", start, 0)
+        self._count(scores)
+        self._positions.add(position, len(scores))
 
     def merge(self, other: CountStream) -> None:
         """Join the rows that another process read."""
@@ -168,7 +178,7 @@ class CountStream:
             )
         self._cells += other._cells
         self.jointly |= other.jointly
-        self._end = max(self._end, other._end)
+        self._positions.merge(other._positions)
 
     def result(self, *, miss_rate: float, failure_rate: float) -> CountIntervals:
         """The smallest certified radius.
@@ -176,14 +186,12 @@ class CountStream:
         Each call is a certificate by itself; for two miss rates that are to hold together, give
         each half of the failure rate.
         """
-        if self.num_rows != self._end or not self._end:
-            raise ValueError(
-                f"{self.num_rows} rows were read but the last one is at position {self._end - 1}; "
-                f"expected every position exactly once, and at least one row."
-            )
+        self._positions.check_complete()
+        if not (num_rows := self.num_rows):
+            raise ValueError("no rows were read; expected at least one.")
         rate = self.detection_rate * check_rate("miss_rate", miss_rate)
-        allowed = allowed_misses(self._end, rate, check_rate("failure_rate", failure_rate))
-        misses = self._end - np.cumsum(self._cells)  # with a score above each radius of the grid
+        allowed = allowed_misses(num_rows, rate, check_rate("failure_rate", failure_rate))
+        misses = num_rows - np.cumsum(self._cells)  # with a score above each radius of the grid
         cell = int(np.argmax(misses <= allowed)) if allowed >= 0 else _NUM_CELLS - 1
         return CountIntervals(
             family=self.family,
@@ -191,16 +199,18 @@ class CountStream:
             radius=_radius_of(cell),
             miss_rate=miss_rate,
             failure_rate=failure_rate,
-            num_rows=self._end,
+            num_rows=num_rows,
             num_misses=int(misses[cell]),
             num_allowed=allowed,
             jointly=self.jointly,
         )
 
+    def _count(self, scores: FloatArray) -> None:
+        self._cells += np.bincount(_cell_of(scores), minlength=_NUM_CELLS)
+
     def _scores(
-        self, p: FloatArray, v: FloatArray, c: IntArray, k: IntArray, position: int
+        self, p: FloatArray, v: FloatArray, c: IntArray, k: IntArray, slots: IntArray
     ) -> FloatArray:
-        slots = uniform_slots(position, len(p), self.seed)
         if p.ndim == 1:
             return count_scores(self.family, p, v, c, k, slots, self.detection_rate)
         columns = [

@@ -1,9 +1,9 @@
 """The narrowest certified intervals for a predictor's probabilities, by pairs or by counts.
 
 A random subset of the calibration rows chooses how to certify (Algorithm 1 or counts, the family of
-intervals, its cutoff and the detection rate) and the rest certify; conditionally on the choice the
-rest is a calibration set like any other. Rows are taken in an order drawn from a seed, never in the
-order in which they came.
+intervals, its cutoff and the detection rate: `interval_plan.py`) and the rest certify
+(`interval_stream.py`). Which rows choose is drawn by position, so that the order of the rows does
+not matter, and files that are read in pieces come to the same result.
 
 Arrays have one row per input: `probs` and `variance` of shape `(n,)` with `ones` among
 `num_responses`, or `(n, num_classes)` with counts per class.
@@ -11,76 +11,27 @@ Arrays have one row per input: `probs` and `variance` of shape `(n,)` with `ones
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from typing import get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from secondguess._arrays import FloatArray, IntArray, check_rate
-from secondguess.theory.calibration.count_stream import (
-    CountIntervals,
-    CountStream,
-    allowed_misses,
-    check_count_rows,
-)
-from secondguess.theory.calibration.counts import count_scores, uniform_slots
+from secondguess._arrays import check_rate
+from secondguess.theory.calibration.count_stream import check_count_rows
 from secondguess.theory.calibration.fitted_intervals import FittedIntervals
-from secondguess.theory.calibration.inflation import VarianceInflation
-from secondguess.theory.calibration.nested import NestedFamily
-from secondguess.theory.calibration.pair_counts import pair_inflation, pair_products
-
-IntervalMethod = Literal["auto", "pairs", "counts"]
+from secondguess.theory.calibration.interval_plan import (
+    CountRows,
+    IntervalMethod,
+    plan_intervals,
+)
+from secondguess.theory.calibration.interval_stream import IntervalStream, Parts
+from secondguess.theory.calibration.scatter import UnsignedArray, group_keys, keys_of
 
 CHOOSING_SHARE = 0.2
-"""Share of the rows that choose; never more than `MAX_CHOOSING_ROWS`."""
+"""Share of the rows that choose; never more than `MAX_CHOOSING_ROWS`, or about so many."""
 
 MAX_CHOOSING_ROWS = 2000
-_MAX_REPEATED_ROWS = 10_000
-
-MAX_BETA_ROWS = 30_000
-"""Rows that certify a Beta family, at most: its scores cost fifty times as much as the others."""
-
-CLEAR_RATIO = 0.7
-"""Where the better of pairs and counts promises less than this share of the other's width, `auto`
-takes it; else it certifies both, each with half of the failure rate, and takes the narrower."""
-
-MAX_BETA_ROWS = 30_000
-"""Rows that certify a Beta family, at most: its scores cost fifty times as much as the others."""
-
-COUNTS_ADVANTAGE = 0.97
-"""Counts have more settings to choose from than pairs, and so more luck on the rows that choose:
-`auto` takes them where they promise to be narrower by this factor."""
-
-DETECTION_RATES = (0.9, 0.75, 0.5, 0.25, 0.1)
-_ROOTS = (0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2)
-FAMILIES = tuple(NestedFamily(kind, root**2) for kind in ("symmetric", "beta") for root in _ROOTS)
-PAIR_CUTOFFS = tuple(root**2 for root in (*_ROOTS, 0.5))
-
-
-class _Rows(NamedTuple):
-    """Rows of one event, or of all classes together where the arrays have a second axis."""
-
-    probs: FloatArray
-    variance: FloatArray
-    ones: IntArray
-    num_responses: IntArray
-
-    def take(self, index: IntArray) -> _Rows:
-        return _Rows(
-            self.probs[index], self.variance[index], self.ones[index], self.num_responses[index]
-        )
-
-    def column(self, number: int) -> _Rows:
-        return _Rows(self.probs[:, number], self.variance[:, number], self.ones[:, number], self[3])
-
-
-class _Choice(NamedTuple):
-    """A way to certify, and the mean width that it promises."""
-
-    width: float
-    family: NestedFamily
-    detection_rate: float | None  # None: Algorithm 1, with the family's cutoff
+_MAX_RANKED = 1 << 16
 
 
 def fit_intervals(
@@ -109,7 +60,7 @@ def fit_intervals(
     ...     held = interval.contains(true_probs[1500:])
     ...     print(f"{method}: width {interval.width.mean():.2f}, {held.mean():.1%} held")
     pairs: width 0.43, 100.0% held
-    counts: width 0.29, 99.0% held
+    counts: width 0.27, 99.2% held
 
     Args:
         probs: predicted probability of response 1, shape `(n,)`; or of every class,
@@ -123,7 +74,7 @@ def fit_intervals(
         failure_rate: how often, over calibration sets, that may not hold; divided among the classes
             where each has a certificate of its own.
         method: `pairs` is Algorithm 1, `counts` the test on counts; `auto` takes the narrower (see
-            `CLEAR_RATIO`).
+            `interval_plan.CLEAR_RATIO`).
         jointly: with classes, whether all classes of an input are to be held together.
         groups: one entry per row; rows of one group may depend on each other. One row of each
             group, drawn at random, is used: the guarantee is about a random row of a random group.
@@ -141,157 +92,86 @@ def fit_intervals(
             "over classes only where `ones` has one column per class)."
         )
     totals = np.sum(ones, axis=1) if num_responses is None else num_responses
-    rows = _Rows(*check_count_rows(probs, variance, ones, totals))
-    if method == "pairs" and rows.num_responses.min() < 2:
-        raise ValueError('method="pairs" needs two responses per row; use "counts", or drop rows.')
-    if len(rows.probs) < 2:
-        raise ValueError(f"{len(rows.probs)} row(s) came; expected at least 2.")
-    order = _order(len(rows.probs), groups, np.random.default_rng(seed))
-    num_choosing = min(max(int(CHOOSING_SHARE * len(order)), 1), MAX_CHOOSING_ROWS)
-    choosing, certifying = rows.take(order[:num_choosing]), rows.take(order[num_choosing:])
-    num_classes = 1 if rows.probs.ndim == 1 else rows.probs.shape[1]
-    certificate = _Certificate(method, miss_rate, failure_rate, seed)
-    if num_classes == 1 and rows.probs.ndim == 1:
-        parts = certificate.fit(choosing, certifying)
-    elif jointly:
-        parts = certificate.fit_jointly(choosing, certifying)
-    else:
-        each = _Certificate(method, miss_rate, failure_rate / num_classes, seed)
-        parts = tuple(
-            each.fit(choosing.column(i), certifying.column(i))[0] for i in range(num_classes)
+    rows = CountRows(*check_count_rows(probs, variance, ones, totals))
+    fewest = check_fewest(int(rows.num_responses.min()), method)
+    chooses, certifies = divided(len(rows.probs), groups, seed)
+
+    def certified(rows: CountRows, failure_rate: float) -> Parts:
+        plan = plan_intervals(
+            rows.take(chooses),
+            num_certifying=int(np.count_nonzero(certifies)),
+            fewest_responses=fewest,
+            miss_rate=miss_rate,
+            failure_rate=failure_rate,
+            method=method,
+            seed=seed,
         )
+        stream = IntervalStream(plan, fewest_responses=fewest)
+        stream.update(rows, used=certifies)
+        return stream.result()
+
+    if jointly:
+        parts = certified(rows, failure_rate)
+    else:
+        columns = rows.columns()
+        parts = tuple(certified(column, failure_rate / len(columns))[0] for column in columns)
     return FittedIntervals(
         parts=parts,
         miss_rate=miss_rate,
         failure_rate=failure_rate,
-        num_choosing=num_choosing,
+        num_choosing=int(np.count_nonzero(chooses)),
         jointly=jointly,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Certificate:
-    """What is asked for, and the two steps: choose, then certify."""
-
-    method: IntervalMethod
-    miss_rate: float
-    failure_rate: float
-    seed: int
-
-    def fit(
-        self, choosing: _Rows, certifying: _Rows
-    ) -> tuple[CountIntervals | VarianceInflation, ...]:
-        size = len(certifying.probs)
-        counts = pairs = None
-        if self.method != "pairs":
-            counts = min(self._count_choices(choosing, size), key=lambda c: c.width)
-        if self.method != "counts" and choosing.num_responses.min() >= 2:
-            pairs = min(self._pair_choices(choosing, size), key=lambda c: c.width)
-        if (
-            counts
-            and pairs
-            and CLEAR_RATIO * pairs.width < counts.width < pairs.width / CLEAR_RATIO
-        ):
-            return (self._narrower(counts, pairs, certifying),)
-        if counts and (pairs is None or counts.width < pairs.width):
-            return (self._counted(counts, certifying),)
-        cutoff = pairs.family.min_variance if pairs else PAIR_CUTOFFS[-1]
-        return (pair_inflation(*certifying, cutoff, self.failure_rate),)
-
-    def _narrower(
-        self, counts: _Choice, pairs: _Choice, rows: _Rows
-    ) -> CountIntervals | VarianceInflation:
-        """Both, each with half of the failure rate: they hold together, so either may be taken."""
-        half = replace(self, failure_rate=self.failure_rate / 2)
-        by_counts = half._counted(counts, rows)
-        by_pairs = pair_inflation(*rows, pairs.family.min_variance, half.failure_rate)
-        widths = (
-            by_counts.interval(rows.probs, rows.variance).width.mean(),
-            by_pairs.interval(rows.probs, rows.variance, self.miss_rate).width.mean(),
-        )
-        return by_counts if widths[0] <= widths[1] else by_pairs
-
-    def fit_jointly(
-        self, choosing: _Rows, certifying: _Rows
-    ) -> tuple[CountIntervals | VarianceInflation, ...]:
-        """By counts one radius for all classes; by pairs a share of both rates for each class."""
-        num_classes, num_rows = choosing.probs.shape[1], len(certifying.probs)
-        share = _Certificate(
-            "pairs", self.miss_rate / num_classes, self.failure_rate / num_classes, self.seed
-        )
-        counts, pairs, width = [], [], np.inf
-        if self.method != "pairs":
-            counts = self._count_choices(choosing, num_rows)
-        if self.method != "counts" and choosing.num_responses.min() >= 2:
-            columns = [choosing.column(i) for i in range(num_classes)]
-            pairs = [min(share._pair_choices(c, num_rows), key=lambda c: c.width) for c in columns]
-            width = float(np.mean([choice.width for choice in pairs]))
-        best = min(counts, key=lambda c: c.width, default=None)
-        if best is not None and best.width <= width:
-            return (self._counted(best, certifying),)
-        return tuple(
-            pair_inflation(*certifying.column(i), c.family.min_variance, share.failure_rate)
-            for i, c in enumerate(pairs)
-        )
-
-    def _counted(self, choice: _Choice, rows: _Rows) -> CountIntervals:
-        rate = choice.detection_rate or 0.5
-        if choice.family.kind == "beta":
-            # A random subset, as the rows are in random order: more would cost time, not width.
-            rows = rows.take(np.arange(min(len(rows.probs), MAX_BETA_ROWS)))
-        stream = CountStream(choice.family, detection_rate=rate, seed=self.seed)
-        stream.update(*rows)
-        return stream.result(miss_rate=self.miss_rate, failure_rate=self.failure_rate)
-
-    def _count_choices(self, rows: _Rows, num_certifying: int) -> list[_Choice]:
-        """The radius that the quantile of these rows' scores promises, for every candidate."""
-        size = len(rows.probs)
-        slots = uniform_slots(0, size, self.seed + 1)
-        choices = []
-        for rate in DETECTION_RATES:
-            allowed = allowed_misses(num_certifying, rate * self.miss_rate, self.failure_rate)
-            if allowed < 0:
-                continue
-            place = int(allowed / num_certifying * size)
-            for family in FAMILIES:
-                columns = [rows] if rows.probs.ndim == 1 else _columns(rows)
-                scores = np.max(
-                    [count_scores(family, *column, slots, rate) for column in columns], axis=0
-                )
-                radius = float(np.sort(scores)[size - 1 - place])
-                lower, upper = family.ends(rows.probs, rows.variance, radius)
-                choices.append(_Choice(float(np.mean(upper - lower)), family, rate))
-        return choices or [_Choice(1.0, FAMILIES[0], 0.5)]
-
-    def _pair_choices(self, rows: _Rows, num_certifying: int) -> list[_Choice]:
-        """The bound on these rows, repeated until they are as many as those that certify."""
-        size = min(num_certifying, _MAX_REPEATED_ROWS)
-        repeated = rows.take(np.arange(max(size, len(rows.probs))) % len(rows.probs))
-        shrink = min(1.0, float(np.sqrt(len(repeated.probs) / num_certifying)))
-        choices = []
-        for cutoff in PAIR_CUTOFFS:
-            products = pair_products(*repeated, cutoff)
-            # The estimate may be above the bound, which is the least one over all looks.
-            slack = shrink * max(products.upper(self.failure_rate) - products.mean, 0.0)
-            reach = np.sqrt((max(products.mean, 0.0) + slack) / self.miss_rate)
-            family = NestedFamily("symmetric", cutoff)
-            lower, upper = family.ends(rows.probs, rows.variance, float(reach))
-            choices.append(_Choice(float(np.mean(upper - lower)), family, None))
-        return choices
+def check_fewest(fewest_responses: int, method: IntervalMethod) -> int:
+    """The fewest responses of any row, if the method can do with them."""
+    if method == "pairs" and fewest_responses < 2:
+        raise ValueError('method="pairs" needs two responses per row; use "counts", or drop rows.')
+    return fewest_responses
 
 
-def _order(num_rows: int, groups: ArrayLike | None, rng: np.random.Generator) -> IntArray:
-    """The rows in random order; with groups, one row of each."""
-    order = rng.permutation(num_rows)
+def divided(
+    num_rows: int, groups: ArrayLike | None = None, seed: int = 0
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which rows choose and which certify; of each group one row, drawn at random, does either.
+
+    >>> chooses, certifies = divided(100)
+    >>> int(chooses.sum()), int(certifies.sum()), bool((chooses & certifies).any())
+    (20, 80, False)
+    """
+    keys = keys_of(0, num_rows, seed)
     if groups is None:
-        return order
+        chooses = keys <= choosing_threshold(num_rows, keys)
+        return chooses, ~chooses
     labels = np.asarray(groups)
     if labels.shape != (num_rows,):
         raise ValueError(f"groups has shape {labels.shape}; expected ({num_rows},).")
-    # The first row of each group in random order is a random row of it.
-    _, first = np.unique(labels[order], return_index=True)
-    return order[np.sort(first)]
+    # In the order of the keys, the first row of each group is a random one of it. Whether the group
+    # chooses is drawn by its name: the least of many keys would say how large it is.
+    order = np.argsort(keys)
+    names, first = np.unique(labels[order], return_index=True)
+    drawn = order[first]
+    of_names = group_keys(names)
+    chooses, certifies = np.zeros((2, num_rows), dtype=np.bool_)
+    chosen = of_names <= choosing_threshold(len(names), of_names)
+    chooses[drawn[chosen]] = certifies[drawn[~chosen]] = True
+    return chooses, certifies
 
 
-def _columns(rows: _Rows) -> list[_Rows]:
-    return [rows.column(number) for number in range(rows.probs.shape[1])]
+def choosing_threshold(num_units: int, keys: UnsignedArray | None = None) -> np.uint64:
+    """Rows (or groups) with a key up to this one choose.
+
+    Of few units a certain number, by the ranks of their keys; of many a share, without a sort.
+
+    Args:
+        num_units: how many there are in the whole calibration set, two at least.
+        keys: of all of them; not needed for many.
+    """
+    if num_units < 2:
+        raise ValueError(f"{num_units} row(s) or group(s) came; expected at least 2.")
+    wanted = min(max(int(CHOOSING_SHARE * num_units), 1), MAX_CHOOSING_ROWS)
+    if num_units > _MAX_RANKED:
+        return np.uint64(int(wanted / num_units * 2**64))
+    known = keys_of(0, num_units) if keys is None else keys
+    return np.partition(known, wanted - 1)[wanted - 1]

@@ -33,6 +33,17 @@ class _Rest:
 class FittedIntervals:
     """What was certified, for one event or for every class.
 
+    >>> from secondguess.theory.calibration.nested import NestedFamily
+    >>> part = CountIntervals(
+    ...     family=NestedFamily("symmetric", 0.01), detection_rate=0.5, radius=2.0, miss_rate=0.1,
+    ...     failure_rate=0.05, num_rows=1500, num_misses=60, num_allowed=60, jointly=False,
+    ... )
+    >>> fitted = FittedIntervals(
+    ...     parts=(part,), miss_rate=0.1, failure_rate=0.05, num_choosing=300
+    ... )
+    >>> fitted.methods, fitted.interval([0.5], [0.0025]).upper
+    (('counts',), array([0.7]))
+
     Attributes:
         parts: one certificate for one event or for all classes jointly by counts; else one per
             class.
@@ -78,15 +89,29 @@ class FittedIntervals:
         rest = read_record(_Rest, {name: values[name] for name in values if name != "parts"})
         return cls(parts=parts, **asdict(rest))
 
-    def interval(self, probs: ArrayLike, variance: ArrayLike) -> Interval:
-        """Intervals within [0, 1], of the shape of the predictions."""
+    def interval(
+        self, probs: ArrayLike, variance: ArrayLike, miss_rate: float | None = None
+    ) -> Interval:
+        """Intervals within [0, 1], of the shape of the predictions.
+
+        Args:
+            probs: predicted probabilities.
+            variance: the stated variances, of the same shape.
+            miss_rate: by default the one that was certified. Counts certify no other; pairs do.
+        """
         p, v = as_floats("probs", probs), as_floats("variance", variance)
         same_shape(probs=p, variance=v)
+        rate = self.miss_rate if miss_rate is None else check_rate("miss_rate", miss_rate)
+        if rate != self.miss_rate and "counts" in self.methods:
+            raise ValueError(
+                f"miss_rate is {rate}, but counts of responses were certified for "
+                f"{self.miss_rate} only; calibrate for it, or by pairs, which certify every one."
+            )
         if len(self.parts) == 1:
-            return self._part(self.parts[0], p, v)
+            return self._part(self.parts[0], p, v, rate)
         if p.ndim != 2 or p.shape[1] != len(self.parts):
             raise ValueError(f"probs has shape {p.shape}; expected (n, {len(self.parts)}).")
-        columns = [self._part(part, p[:, i], v[:, i]) for i, part in enumerate(self.parts)]
+        columns = [self._part(part, p[:, i], v[:, i], rate) for i, part in enumerate(self.parts)]
         return Interval(
             np.stack([column.lower for column in columns], axis=1),
             np.stack([column.upper for column in columns], axis=1),
@@ -94,9 +119,13 @@ class FittedIntervals:
         )
 
     def _part(
-        self, part: CountIntervals | VarianceInflation, probs: FloatArray, variance: FloatArray
+        self,
+        part: CountIntervals | VarianceInflation,
+        probs: FloatArray,
+        variance: FloatArray,
+        miss_rate: float,
     ) -> Interval:
         if isinstance(part, CountIntervals):
             return part.interval(probs, variance)
         share = len(self.parts) if self.jointly else 1
-        return part.interval(probs, variance, self.miss_rate / share)
+        return part.interval(probs, variance, miss_rate / share)

@@ -144,7 +144,7 @@ class BoundedMean:
         self.seed = seed
         self._tally = Tally(grid, NUM_PARTS)
         self._moments = Moments(self.high - self.low)
-        self._positions = _Positions()
+        self._positions = Positions()
         self.num_rows = 0
         """How many rows have been read and used."""
 
@@ -270,7 +270,7 @@ class BoundedMean:
             raise ValueError("no rows were read; expected at least one.")
 
 
-class _Positions:
+class Positions:
     """Which positions have been seen: how many, and the sums of their first three powers.
 
     Those of 0 to n - 1 are known. Rows that were missed and others that were read twice would have
@@ -287,7 +287,7 @@ class _Positions:
         self._sums = [s + x - y for s, x, y in zip(self._sums, last, before, strict=True)]
         self.end = max(self.end, start + size) if size else self.end
 
-    def merge(self, other: _Positions) -> None:
+    def merge(self, other: Positions) -> None:
         """Join the positions that another process saw."""
         self._sums = [s + x for s, x in zip(self._sums, other._sums, strict=True)]
         self.end = max(self.end, other.end)

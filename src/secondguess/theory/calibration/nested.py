@@ -71,8 +71,9 @@ class NestedFamily:
             reach = radius * self._deviation(variance)
             return np.clip(probs - reach, 0, 1), np.clip(probs + reach, 0, 1)
         shapes, tail, margin = beta_shapes(probs, variance), 2.0 ** -(radius + 1), self._margin
-        lower = special.betaincinv(*shapes, tail) - margin
-        upper = special.betainccinv(*shapes, tail) + margin
+        # The quantile of a tail that is next to nothing may fail; the end of the range holds it.
+        lower = np.nan_to_num(special.betaincinv(*shapes, tail), nan=0.0) - margin
+        upper = np.nan_to_num(special.betainccinv(*shapes, tail), nan=1.0) + margin
         return np.clip(lower, 0, 1), np.clip(upper, 0, 1)
 
     def radius_to_hold(

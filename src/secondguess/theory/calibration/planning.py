@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from secondguess._arrays import as_floats, as_probs, check_at_least, same_shape
-from secondguess.theory.calibration.fit_intervals import IntervalMethod, fit_intervals
+from secondguess.theory.calibration.fit_intervals import fit_intervals
+from secondguess.theory.calibration.interval_plan import IntervalMethod
 from secondguess.theory.calibration.nested import beta_shapes
 
 

@@ -31,7 +31,7 @@ LANES = 4
 NUM_PARTS = 1 << _PART_BITS
 """How many parts rows are scattered over."""
 
-_PLACE, _ORDER, _ASIDE = range(3)
+_PLACE, _ORDER, _ASIDE, _SAMPLE = range(4)
 
 
 def parts_of(start: int, num_rows: int, seed: int = 0) -> IntArray:
@@ -70,8 +70,23 @@ def set_aside(start: int, num_rows: int, share: float, seed: int = 0) -> NDArray
     >>> round(float(set_aside(0, 100_000, share=0.2).mean()), 2)
     0.2
     """
+    return keys_below(keys_of(start, num_rows, seed), share)
+
+
+def sampled(start: int, num_rows: int, share: float, seed: int = 0) -> NDArray[np.bool_]:
+    """A random `share` of the rows of a stretch, drawn apart from those that are set aside.
+
+    >>> both = sampled(0, 100_000, share=0.3) & set_aside(0, 100_000, share=0.2)
+    >>> round(float(both.mean()), 2)
+    0.06
+    """
     positions = np.arange(start, start + num_rows, dtype=np.uint64)
-    return keys_below(hashed(positions, _ASIDE, seed), share)
+    return keys_below(hashed(positions, _SAMPLE, seed), share)
+
+
+def keys_of(start: int, num_rows: int, seed: int = 0) -> UnsignedArray:
+    """A pseudo-random number for each row of a stretch, which decides whether it is set aside."""
+    return hashed(np.arange(start, start + num_rows, dtype=np.uint64), _ASIDE, seed)
 
 
 def keys_below(keys: UnsignedArray, share: float) -> NDArray[np.bool_]:
