@@ -8,6 +8,7 @@ and prints how they ended, by class; with another PYTHONPATH it does so for anot
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -333,6 +334,8 @@ def main() -> None:
     """Count how cases end, by class."""
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     _app()
+    for name in ("cli.calibration_job", "cli.added_columns", "report.page"):
+        importlib.import_module(f"secondguess.{name}")  # once, not in every process
     ended = Counter(ended_apart(number) for number in range(first, first + int(sys.argv[1])))
     print(json.dumps(dict(sorted(ended.items())), indent=2))
 

@@ -26,6 +26,7 @@ from secondguess.classification.recalibration import PairRecalibration
 from secondguess.theory.calibration.families import ClassInflations
 from secondguess.theory.calibration.fitted_intervals import FittedIntervals
 from secondguess.theory.calibration.inflation import VarianceInflation
+from secondguess.training.checkpoints import told_as_os_error
 
 FORMAT = 1
 MODEL = "model."
@@ -85,7 +86,8 @@ class SavedClassifier:
         tensors = {name: value.contiguous().cpu() for name, value in self.tensors.items()}
         directory.parent.mkdir(parents=True, exist_ok=True)
         with replacing_folder(directory) as folder:
-            save_file(tensors, folder / WEIGHTS)
+            with told_as_os_error():
+                save_file(tensors, folder / WEIGHTS)
             write_json(folder / DESCRIPTION, description)
 
     @classmethod

@@ -29,6 +29,7 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import Any
 
+from secondguess._processes import die_with
 from secondguess.experiments.registry import Experiment
 from secondguess.training.progress import TOLD_EVERY, Tell
 
@@ -38,6 +39,10 @@ ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
+
+
+_GRACE = 4.0
+"""Seconds that a process has to save its work after its parent has died."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,8 +209,9 @@ class _Running:
                 start_new_session=True,
             )
         assert self._process.stdin is not None
-        with self._process.stdin as pipe:
-            pickle.dump(job, pipe)
+        # It stays open: when it is closed, however that comes about, the process ends.
+        pickle.dump(job, self._process.stdin)
+        self._process.stdin.flush()
 
     def read(self, events: Queue[tuple[_Running, dict[str, Any] | None]]) -> None:
         """Pass on what the process says, then None."""
@@ -214,6 +220,8 @@ class _Running:
             for line in lines:
                 events.put((self, json.loads(line)))
         self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         events.put((self, None))
 
     def hear(self, event: Mapping[str, Any]) -> None:
@@ -269,6 +277,7 @@ def main() -> None:
     events = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     sys.stdout = sys.stderr
     job: Job = pickle.load(sys.stdin.buffer)
+    die_with(sys.stdin.fileno(), grace=_GRACE)
     try:
         _run_seeds(job, lambda event: print(json.dumps(event), file=events))
     except (ValueError, OSError) as error:

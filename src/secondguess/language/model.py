@@ -21,6 +21,7 @@ from secondguess.language.digests import digest_of_tokenizer, digest_of_weights
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.language.recalibration import SequenceRecalibration
 from secondguess.models.transformer import register_transformer
+from secondguess.training.checkpoints import told_as_os_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,7 @@ class PairLanguageModel:
 
         A model that was saved there before is replaced at once; a manifest is written with it.
         """
-        with replacing_folder(Path(directory)) as unfinished:
+        with replacing_folder(Path(directory)) as unfinished, told_as_os_error():
             if self.adapter is None:
                 self.network.save_pretrained(unfinished)
             else:

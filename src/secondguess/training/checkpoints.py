@@ -55,6 +55,15 @@ def only_training_in(directory: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def told_as_os_error() -> Iterator[None]:
+    """A full disk is an `OSError` also where safetensors writes the file."""
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(f"the weights cannot be written: {error}") from None
+
+
 def write_checkpoint(
     directory: Path, checkpoint: Checkpoint, *, identity: Mapping[str, Any]
 ) -> None:
@@ -83,7 +92,7 @@ def write_checkpoint(
         "checksum": _checksum(tensors),
     }
     path = directory / f"step-{checkpoint.step:09d}.safetensors"
-    with replacing(path) as unfinished:
+    with replacing(path) as unfinished, told_as_os_error():
         save_file(tensors, unfinished, metadata={_HEADER: json.dumps(header, sort_keys=True)})
     # A file of a later step is damaged or of an abandoned run: this training has just been there.
     kept = [found for step, found in _newest_first(directory) if step <= checkpoint.step][:KEPT]
