@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import recursively_apply, send_to_device
-from torch import Tensor
+from torch import Tensor, nn
 
 from secondguess._arrays import FloatArray, check_at_least
 from secondguess.training.checkpoints import only_training_in, read_checkpoint, write_checkpoint
@@ -214,21 +214,7 @@ def train(
         settings = {name: str(value) for name, value in asdict(config).items()}
         accelerator.init_trackers(progress or "training", settings)
     objective = accelerator.prepare(Objective(model, loss, config.precision))
-    state = TrainingState(
-        model,
-        make_optimizers(
-            model,
-            accelerator.device,
-            learning_rate=config.learning_rate,
-            matrix_learning_rate=config.matrix_learning_rate,
-            betas=config.betas,
-            weight_decay=config.weight_decay,
-        ),
-        accelerator,
-        num_steps=config.num_steps,
-        average_decay=config.average_decay,
-        keep_best=validate is not None and config.keep_best,
-    )
+    state = _fresh_state(model, config, accelerator, validated=validate is not None)
     checkpoint_path = None if checkpoint_dir is None else Path(checkpoint_dir)
     identity = {
         "config": asdict(config),
@@ -296,6 +282,31 @@ def train(
     state.finish()
     for tracker in accelerator.trackers:
         tracker.finish()
+    return _history(state)
+
+
+def _fresh_state(
+    model: nn.Module, config: TrainingConfig, accelerator: Accelerator, *, validated: bool
+) -> TrainingState:
+    optimizers = make_optimizers(
+        model,
+        accelerator.device,
+        learning_rate=config.learning_rate,
+        matrix_learning_rate=config.matrix_learning_rate,
+        betas=config.betas,
+        weight_decay=config.weight_decay,
+    )
+    return TrainingState(
+        model,
+        optimizers,
+        accelerator,
+        num_steps=config.num_steps,
+        average_decay=config.average_decay,
+        keep_best=validated and config.keep_best,
+    )
+
+
+def _history(state: TrainingState) -> TrainingHistory:
     return TrainingHistory(
         losses=state.losses[: state.step].double().cpu().numpy(),
         validation_steps=np.array([step for step, _ in state.validations], dtype=np.int64),
