@@ -18,6 +18,7 @@ from pages import DOCS
         "ece_floor",
         "results",
         "serving_page",
+        "promises",
         "house",
     ]
 )

@@ -1,0 +1,55 @@
+"""The tables of the page on what is promised.
+
+    python docs/tables/promises.py
+
+They are made from what `benchmarks/files_limits.py` and `tests/fuzz/cases.py` measured.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pages
+from pages import DOCS
+
+PAGE = "promises.md"
+
+
+def results() -> list[dict[str, Any]]:
+    """The committed measurements."""
+    return [result("files-limits"), result("fuzz")]
+
+
+def result(name: str) -> dict[str, Any]:
+    """A measurement."""
+    return json.loads((DOCS / "results" / f"{name}.json").read_text())
+
+
+def limits() -> str:
+    """Peak memory."""
+    record = result("files-limits")
+    rows = [[name, str(size)] for name, size in record["megabytes"].items()]
+    heads = ["input", "MB at most"]
+    return f"{pages.table(heads, rows, num_left=1)}\n\nMeasured by `{record['command']}`."
+
+
+def fuzz() -> str:
+    """How cases end, by class, before and now."""
+    record = result("fuzz")
+    counts: dict[str, list[int]] = {}
+    for place, version in enumerate(("before", "now")):
+        for how, count in record[version].items():
+            counts.setdefault(how, [0, 0])[place] += count
+    rows = [[how, *(str(each) for each in pair)] for how, pair in sorted(counts.items())]
+    heads = ["class and end", "before", "now"]
+    return f"{pages.table(heads, rows, num_left=1)}\n\nMeasured by `{record['command']}`."
+
+
+def rendered() -> str:
+    """The page with its tables made anew."""
+    return pages.filled(PAGE, {"limits": limits, "fuzz": fuzz})
+
+
+if __name__ == "__main__":
+    (DOCS / PAGE).write_text(rendered())
