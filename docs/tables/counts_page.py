@@ -2,12 +2,13 @@
 
     python docs/tables/counts_page.py
 
-The results come from `intervals_from_counts.py` and `benchmarks/counts.py`.
+The results come from `intervals_from_counts.py`, `snapshots.py` and `benchmarks/counts.py`.
 """
 
 from __future__ import annotations
 
 import json
+from statistics import stdev
 from typing import Any
 
 from pages import DOCS, filled, table
@@ -125,7 +126,104 @@ def cost() -> str:
     return measured(table(heads, rows, num_left=1), record)
 
 
+def auto() -> str:
+    """Auto against both on fresh worlds, and how often the whole fails."""
+    record = result("intervals-from-counts-auto")
+    rows = []
+    for row in record["rows"]:
+        if "widths" not in row:
+            continue
+        pairs, counts, found = (row["widths"][m] for m in ("pairs", "counts", "auto"))
+        rows.append(
+            [
+                row["world"] + (" (fresh)" if row.get("fresh") else ""),
+                str(row["num_responses"]),
+                f"{row['rows']:,}",
+                f"{pairs:.3f}",
+                f"{counts:.3f}",
+                f"{found:.3f}",
+                f"{found / pairs:.2f}",
+                f"{found / min(pairs, counts):.2f}",
+            ]
+        )
+    heads = ["world", "responses", "rows", "pairs", "counts", "auto"]
+    heads += ["auto / pairs", "auto / better of both"]
+    failed = [
+        f"With {row['num_responses']} responses and {row['rows']} rows, the choice included, "
+        f"{row['failures']} of {row['replicates']:,} calibration sets failed where the world is "
+        f'"{row["world"]}".'
+        for row in record["rows"]
+        if "failures" in row
+    ]
+    return measured(table(heads, rows, num_left=1) + "\n\n" + "\n".join(failed), record)
+
+
+def snapshots() -> str:
+    """What more responses per training row buy, after recalibration; means and spreads of seeds."""
+    record = result("snapshots")
+    rows = []
+    for (data, k, loss), cells in _cells(record).items():
+        found = [cell["recalibrated"] for cell in cells]
+        order = max(found[0]["higher_order_ece"], key=int)
+        rows.append(
+            [
+                data,
+                str(k),
+                f"`{loss}`" if k > 2 else "either",
+                _spread([f["log_likelihood"] for f in found]),
+                f"{_spread([f['second_order_ece'] for f in found])} "
+                f"({_mean([f['second_order_ece_floor'] for f in found]):.3f})",
+                f"{_spread([f['higher_order_ece'][order] for f in found])} "
+                f"({_mean([f['higher_order_ece_floor'][order] for f in found]):.3f})",
+                _spread([c["certified"]["width"] for c in cells]),
+                _spread([f["quantile_width"] for f in found]),
+                f"{_mean([f['quantile_held'] for f in found]):.3f}",
+            ]
+        )
+    heads = ["data", "k", "loss", "log-likelihood", "ECE-2 (floor)", "order-k error (floor)"]
+    heads += ["certified width", "quantile width", "held by quantiles"]
+    return measured(table(heads, rows, num_left=3), record)
+
+
+def recalibration() -> str:
+    """The same networks before and after recalibration on held-out rows."""
+    record = result("snapshots")
+    rows = []
+    for (data, k, loss), cells in _cells(record).items():
+        if loss != "snapshot":
+            continue
+        order = max(cells[0]["raw"]["higher_order_ece"], key=int)
+        line = [data, str(k)]
+        for name in ("log_likelihood", "second_order_ece", "higher_order_ece", "quantile_held"):
+            values = [
+                _mean([c[v][name][order] if "higher" in name else c[v][name] for c in cells])
+                for v in ("raw", "recalibrated")
+            ]
+            line.append(f"{values[0]:.3f}, {values[1]:.3f}")
+        rows.append(line)
+    heads = ["data", "k", "log-likelihood", "ECE-2", "order-k error", "held by quantiles"]
+    return measured(table(heads, rows, num_left=2), record)
+
+
+def _cells(record: dict[str, Any]) -> dict[tuple[str, int, str], list[dict[str, Any]]]:
+    cells: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
+    for row in record["rows"]:
+        cells.setdefault((row["data"], row["k"], row["loss"]), []).append(row)
+    return cells
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _spread(values: list[float]) -> str:
+    return f"{_mean(values):.3f} ± {stdev(values):.3f}"
+
+
 TABLES = {
+    "snapshots": snapshots,
+    "recalibration": recalibration,
+    "auto": auto,
     "failures": failures,
     "widths": widths,
     "planning": planning,
@@ -145,7 +243,7 @@ def draw() -> None:
             sizes, [plan(record, size, k)["width"] for size in sizes], marker="o", label=str(k)
         )
     axes.set(xscale="log", xlabel="calibration rows", ylabel="mean width", ylim=(0, 1))
-    axes.legend(title="responses per row")
+    axes.legend(title="responses per row", loc="lower left", ncols=3)
     figure.savefig(PICTURE, dpi=120, metadata={"Software": None})
     plt.close(figure)
 

@@ -34,3 +34,37 @@ def test_calibration_by_counts_costs_at_most_five_times_algorithm_1():
     rows = counts_page.result("counts-cost")["rows"]
     assert max(row["rows"] for row in rows) >= 10**6
     assert all(row["ratio"] <= 5 for row in rows)
+
+
+def test_auto_is_never_much_wider_than_pairs_on_fresh_worlds_and_fails_no_more_than_promised():
+    rows = counts_page.result("intervals-from-counts-auto")["rows"]
+    assert {row["num_responses"] for row in rows if row.get("fresh")} == {2, 8, 30}
+    for row in rows:
+        if "widths" in row:
+            assert row["widths"]["auto"] <= 1.05 * row["widths"]["pairs"], row
+        else:
+            assert row["replicates"] >= 1000
+            allowed = 0.05 + 3 * np.sqrt(0.05 * 0.95 / row["replicates"])
+            assert row["failures"] / row["replicates"] <= allowed, row
+
+
+def test_what_the_page_says_of_snapshot_training():
+    record = counts_page.result("snapshots")
+    cells = counts_page._cells(record)
+    assert {k for name, k, _ in cells if name == "CIFAR-10H"} == {2, 3, 5, 10, 50}
+    assert all(len(rows) == 3 for rows in cells.values())
+
+    def mean(name, k, loss, entry="log_likelihood"):
+        return np.mean([row["recalibrated"][entry] for row in cells[name, k, loss]])
+
+    likelihoods = [mean("CIFAR-10H", k, "snapshot") for k in (2, 3, 5, 10, 50)]
+    assert likelihoods == sorted(likelihoods)
+    for name, k, loss in cells:
+        if loss == "all_pairs":
+            assert mean(name, k, "snapshot") > mean(name, k, loss)
+    errors = {
+        k: np.mean([r["recalibrated"]["higher_order_ece"]["40"] for r in rows])
+        for (name, k, loss), rows in cells.items()
+        if (name, loss) == ("CIFAR-10H", "snapshot")
+    }
+    assert min(errors, key=errors.__getitem__) == 10
