@@ -9,51 +9,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from secondguess.classification.cross_validation import (
-        cross_predict,
-    )
-    from secondguess.classification.estimators import (
-        PairClassifier,
-    )
-    from secondguess.classification.pairs import (
-        PairData,
-    )
-    from secondguess.displays.curves import (
-        HallucinationCurveDisplay,
-        RiskCoverageDisplay,
-    )
-    from secondguess.displays.reliability import (
-        ConfidenceReliabilityDisplay,
-        ReliabilityDisplay,
-    )
+    from secondguess.classification.cross_validation import cross_predict
+    from secondguess.classification.estimators import PairClassifier
+    from secondguess.classification.pairs import PairData
+    from secondguess.displays.curves import HallucinationCurveDisplay, RiskCoverageDisplay
+    from secondguess.displays.reliability import ConfidenceReliabilityDisplay, ReliabilityDisplay
     from secondguess.language.answering import answer
-    from secondguess.language.formatting import (
-        PairFormat,
-    )
+    from secondguess.language.formatting import PairFormat
     from secondguess.language.generation import Sampling
     from secondguess.language.meanings import score_meanings
-    from secondguess.language.model import (
-        PairLanguageModel,
-    )
-    from secondguess.language.scoring import (
-        score,
-    )
-    from secondguess.theory.annotations import (
-        Annotations,
-    )
+    from secondguess.language.model import PairLanguageModel
+    from secondguess.language.scoring import score
+    from secondguess.theory.annotations import Annotations
     from secondguess.theory.bounds import (
         cantelli_lower_bound,
         chebyshev_interval,
         hallucination_bound,
     )
-    from secondguess.theory.calibration.count_stream import (
-        CountIntervals,
-        CountStream,
-    )
-    from secondguess.theory.calibration.cutoff import (
-        calibrate,
-        select_min_variance,
-    )
+    from secondguess.theory.calibration.count_stream import CountIntervals, CountStream
+    from secondguess.theory.calibration.cutoff import calibrate, select_min_variance
     from secondguess.theory.calibration.families import (
         BinInflations,
         ClassInflations,
@@ -61,12 +35,8 @@ if TYPE_CHECKING:
         fit_inflation_by_class,
     )
     from secondguess.theory.calibration.fit_inflation import fit_variance_inflation
-    from secondguess.theory.calibration.fit_intervals import (
-        fit_intervals,
-    )
-    from secondguess.theory.calibration.fitted_intervals import (
-        FittedIntervals,
-    )
+    from secondguess.theory.calibration.fit_intervals import fit_intervals
+    from secondguess.theory.calibration.fitted_intervals import FittedIntervals
     from secondguess.theory.calibration.inflation import InflationStream, VarianceInflation
     from secondguess.theory.calibration.means import (
         BoundedMean,
@@ -74,40 +44,18 @@ if TYPE_CHECKING:
         mean_lower_bound,
         mean_upper_bound,
     )
-    from secondguess.theory.calibration.nested import (
-        NestedFamily,
-    )
+    from secondguess.theory.calibration.nested import NestedFamily
     from secondguess.theory.calibration.one_sided import (
         CalibratedLowerBound,
         fit_calibrated_lower_bound,
     )
-    from secondguess.theory.calibration.planning import (
-        plan_width,
-    )
-    from secondguess.theory.calibration.thresholds import (
-        GuaranteedThreshold,
-        guaranteed_threshold,
-    )
-    from secondguess.theory.decoding import (
-        decode_rejection,
-        decode_selective,
-        decode_top1,
-    )
-    from secondguess.theory.distribution import (
-        PredictedDistribution,
-    )
-    from secondguess.theory.entropy import (
-        aleatoric_bounds,
-        entropy_split,
-    )
-    from secondguess.theory.floors import (
-        EceFloor,
-        second_order_ece_floor,
-    )
-    from secondguess.theory.higher_order import (
-        higher_order_ece,
-        higher_order_ece_floor,
-    )
+    from secondguess.theory.calibration.planning import plan_width
+    from secondguess.theory.calibration.thresholds import GuaranteedThreshold, guaranteed_threshold
+    from secondguess.theory.decoding import decode_rejection, decode_selective, decode_top1
+    from secondguess.theory.distribution import PredictedDistribution
+    from secondguess.theory.entropy import aleatoric_bounds, entropy_split
+    from secondguess.theory.floors import EceFloor, second_order_ece_floor
+    from secondguess.theory.higher_order import higher_order_ece, higher_order_ece_floor
     from secondguess.theory.joints import (
         JointReport,
         binary_joint,
@@ -152,14 +100,8 @@ _HOMES = {
     "classification.cross_validation": ("cross_predict",),
     "classification.estimators": ("PairClassifier",),
     "classification.pairs": ("PairData",),
-    "displays.curves": (
-        "HallucinationCurveDisplay",
-        "RiskCoverageDisplay",
-    ),
-    "displays.reliability": (
-        "ConfidenceReliabilityDisplay",
-        "ReliabilityDisplay",
-    ),
+    "displays.curves": ("HallucinationCurveDisplay", "RiskCoverageDisplay"),
+    "displays.reliability": ("ConfidenceReliabilityDisplay", "ReliabilityDisplay"),
     "language.formatting": ("PairFormat",),
     "language.answering": ("answer",),
     "language.generation": ("Sampling",),
@@ -167,11 +109,7 @@ _HOMES = {
     "language.model": ("PairLanguageModel",),
     "language.scoring": ("score",),
     "theory.annotations": ("Annotations",),
-    "theory.bounds": (
-        "cantelli_lower_bound",
-        "chebyshev_interval",
-        "hallucination_bound",
-    ),
+    "theory.bounds": ("cantelli_lower_bound", "chebyshev_interval", "hallucination_bound"),
     "theory.calibration.count_stream": ("CountIntervals", "CountStream"),
     "theory.calibration.cutoff": ("calibrate", "select_min_variance"),
     "theory.calibration.families": (
@@ -191,23 +129,13 @@ _HOMES = {
         "mean_upper_bound",
     ),
     "theory.calibration.nested": ("NestedFamily",),
-    "theory.calibration.one_sided": (
-        "CalibratedLowerBound",
-        "fit_calibrated_lower_bound",
-    ),
+    "theory.calibration.one_sided": ("CalibratedLowerBound", "fit_calibrated_lower_bound"),
     "theory.calibration.planning": ("plan_width",),
     "theory.calibration.thresholds": ("GuaranteedThreshold", "guaranteed_threshold"),
-    "theory.decoding": (
-        "decode_rejection",
-        "decode_selective",
-        "decode_top1",
-    ),
+    "theory.decoding": ("decode_rejection", "decode_selective", "decode_top1"),
     "theory.distribution": ("PredictedDistribution",),
     "theory.entropy": ("aleatoric_bounds", "entropy_split"),
-    "theory.floors": (
-        "EceFloor",
-        "second_order_ece_floor",
-    ),
+    "theory.floors": ("EceFloor", "second_order_ece_floor"),
     "theory.higher_order": ("higher_order_ece", "higher_order_ece_floor"),
     "theory.joints": (
         "JointReport",
