@@ -36,13 +36,16 @@ def doubled(window: Window) -> list[Row]:
     return [{"line": line, "doubled": 2 * value, "random": rng.random()} for line, _, value in rows]
 
 
-def job_of(tmp_path: Path, name: str, **options: int) -> WindowedJob:
+def job_of(
+    tmp_path: Path, name: str, *, process_index: int = 0, num_processes: int = 1
+) -> WindowedJob:
     return WindowedJob(
         source=tmp_path / "in.jsonl",
         out=tmp_path / name,
         settings={"seed": 0},
         window_size=7,
-        **options,
+        process_index=process_index,
+        num_processes=num_processes,
     )
 
 

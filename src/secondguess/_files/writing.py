@@ -90,6 +90,10 @@ def place_beside(path: Path) -> Iterator[Path]:
             break
     try:
         yield place
+    except OSError as error:
+        if type(error) is not OSError or error.filename is not None:
+            raise
+        raise OSError(f"{path} cannot be written: {error}.") from error  # a full disk names no file
     finally:
         shutil.rmtree(place, ignore_errors=True)
         if held is not None:

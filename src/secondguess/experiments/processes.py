@@ -281,7 +281,10 @@ def main() -> None:
     try:
         _run_seeds(job, lambda event: print(json.dumps(event), file=events))
     except (ValueError, OSError) as error:
-        print(json.dumps({"mistake": str(error)}), file=events)
+        # The log is on the same disk as the results: when it is full, no file may be named.
+        unnamed = isinstance(error, OSError) and str(job.out) not in str(error)
+        where = f" ({job.title}, in {job.out})" if unnamed else ""
+        print(json.dumps({"mistake": f"{error}{where}"}), file=events)
         raise
 
 

@@ -1,0 +1,138 @@
+"""Every command that writes, on a full disk and in a read-only folder: one message, nothing lost.
+
+The disks are real ones in memory, so the tests need the right to mount.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from language.models import WORDS, network_of, pair_model
+from pyarrow import csv, parquet
+from typer.testing import CliRunner, Result
+
+from secondguess.cli.app import app
+from secondguess.language.tokenizer import word_tokenizer
+
+EARLIER = b"what was there before"
+COLUMNS = ("--probs-col", "p", "--variance-col", "v")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def mount(*arguments: str) -> None:
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"cannot mount: {done.stderr.strip()}")
+
+
+@pytest.fixture(params=["full", "read-only"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A disk with one file, on which no other finds room."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a disk")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount("-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder))
+    try:
+        (folder / "earlier").write_bytes(EARLIER)
+        if request.param == "full":
+            with pytest.raises(OSError), (folder / "filling").open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+        else:
+            mount("-o", "remount,ro", str(folder))
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands read: a table in each format, lines, a base model and a pair model."""
+    folder = tmp_path_factory.mktemp("inputs")
+    rng = np.random.default_rng(0)
+    size = 3000
+    responses = (rng.random((2, size)) < 0.5).astype(np.int8)
+    table = {"p": rng.random(size), "v": np.full(size, 0.05), "y1": responses[0]}
+    table["y2"] = responses[1]
+    parquet.write_table(pa.table(table), folder / "rows.parquet")
+    csv.write_csv(pa.table(table), folder / "rows.csv")
+    (folder / "rows").mkdir()
+    for name, values in table.items():
+        np.save(folder / "rows" / f"{name}.npy", values)
+    row = '{"prompt": "w1 w2", "responses": ["w3", "w4 w5"]}\n'
+    (folder / "rows.jsonl").write_text(row * 40)
+    network_of("llama", scale=0.02).save_pretrained(folder / "base")
+    word_tokenizer(WORDS).save_pretrained(folder / "base")
+    pair_model("gpt2", response_length=8).save(folder / "model")
+    columns = (*COLUMNS, "--response-cols", "y1,y2", "--min-variance", 0.01)
+    made = run("calibrate", folder / "rows.parquet", *columns, "--out", folder / "cal.json")
+    assert made.exit_code == 0, made.output
+    return folder
+
+
+def calibrate(inputs: Path, disk: Path) -> Result:
+    columns = (*COLUMNS, "--response-cols", "y1,y2", "--min-variance", 0.01)
+    return run("calibrate", inputs / "rows.parquet", *columns, "--out", disk / "new.json")
+
+
+def intervals(name: str) -> Callable[[Path, Path], Result]:
+    def command(inputs: Path, disk: Path) -> Result:
+        out = ("--miss-rate", 0.1, "--out", disk / name.replace("rows", "new"))
+        calibration = ("--calibration", inputs / "cal.json")
+        return run("intervals", inputs / name, *calibration, *COLUMNS, *out)
+
+    return command
+
+
+def score(inputs: Path, disk: Path) -> Result:
+    return run("score", inputs / "model", inputs / "rows.jsonl", "--out", disk / "new.jsonl")
+
+
+def answer(inputs: Path, disk: Path) -> Result:
+    rate = ("--max-hallucination-rate", 0.7, "--out", disk / "new.jsonl")
+    return run("answer", inputs / "model", inputs / "rows.jsonl", *rate)
+
+
+def fit(inputs: Path, disk: Path) -> Result:
+    settings = ("--model", inputs / "base", "--steps", 2, "--batch-size", 4, "--out", disk / "new")
+    return run("fit", inputs / "rows.jsonl", *settings)
+
+
+def reproduce(inputs: Path, disk: Path) -> Result:
+    return run("reproduce", "regression", "--preset", "quick", "--out", disk / "new")
+
+
+COMMANDS = {
+    "calibrate": calibrate,
+    "intervals, Parquet": intervals("rows.parquet"),
+    "intervals, CSV": intervals("rows.csv"),
+    "intervals, npy": intervals("rows"),
+    "score": score,
+    "answer": answer,
+    "fit": fit,
+    "reproduce": reproduce,
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_room_is_one_message_and_loses_nothing(name: str, inputs: Path, disk: Path):
+    before = sorted(path.name for path in disk.iterdir())
+    result = COMMANDS[name](inputs, disk)
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert isinstance(result.exception, SystemExit)
+    messages = [line for line in result.stderr.splitlines() if line.startswith("secondguess: ")]
+    assert len(messages) == 1, result.stderr
+    assert str(disk) in messages[0], result.stderr
+    assert (disk / "earlier").read_bytes() == EARLIER
+    left = {path.name for path in disk.iterdir()} - set(before)
+    assert left <= {"new", "new.jsonl.parts"}  # what a resumed run would use
