@@ -175,7 +175,8 @@ def test_what_exists_is_replaced_only_if_asked(tmp_path: Path, calibrated: tuple
     assert (tmp_path / "out.csv").read_text() == "mine"
     assert run(*command, "--overwrite").exit_code == 0
     assert calibrate(file, "--overwrite").exit_code == 0
-    refused(calibrate(file, "--overwrite", out=Path("/dev/null")), "not a regular file")
+    os.mkfifo(tmp_path / "pipe")
+    refused(calibrate(file, "--overwrite", out=tmp_path / "pipe"), "not a regular file")
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "thesis.tex").write_text("mine")

@@ -30,6 +30,7 @@ _KIND, _FORMAT = "secondguess manifest", 1
 def replacing_folder(path: Path) -> Iterator[Path]:
     """A new folder to write files to, which takes the place of `path` if nothing goes wrong.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
     ...     for version in ("first", "second"):
     ...         with replacing_folder(Path(place) / "model") as unfinished:

@@ -19,6 +19,7 @@ def check_output(
 ) -> None:
     """Refuse an output that is an input, or that is there and may not be replaced.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
     ...     rows = Path(place) / "rows.csv"
     ...     _ = rows.write_text("p,v")
@@ -68,6 +69,7 @@ def _is_part_of(out: Path, source: Path) -> bool:
 def only_writer_of(path: Path) -> Iterator[None]:
     """Hold an output, a file or a folder; while it is held, a second writer is refused.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place, only_writer_of(Path(place) / "out.csv"):
     ...     _ = (Path(place) / "out.csv").write_text("0.5")
 

@@ -217,6 +217,7 @@ class Section:
 
     >>> section = Section(title="Coins", paper_section="4.2", claim="Coins are fair.")
     >>> from dataclasses import asdict
+    >>> from secondguess._files import read_record
     >>> read_record(Section, asdict(section)) == section
     True
 

@@ -216,9 +216,9 @@ def draw_calibration_errors(rows: Rows, path: Path) -> None:
     variants = [variant for variant in TITLES if variant in rows]
     tallest = max(len(rows[variant]) for variant in variants)
     with house_look():
-        figure, axes = new_figure(
-            1, len(variants), panel=(2.6, 0.25 * tallest + 0.9), share_y=len(variants) > 1
-        )
+        # One panel alone must leave room beside the names of the rows, and for the legend.
+        panel_size = (max(2.6, 5.2 / len(variants)), 0.25 * tallest + 0.9)
+        figure, axes = new_figure(1, len(variants), panel=panel_size, share_y=len(variants) > 1)
         for panel, variant in zip(axes.flat, variants, strict=True):
             names = list(rows[variant])
             places = np.arange(len(names))

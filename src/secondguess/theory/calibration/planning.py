@@ -61,7 +61,7 @@ def plan_width(
     ...     num_simulations=1,
     ... )
     >>> [(plan.num_responses, round(plan.width, 1)) for plan in plans]
-    [(5, 0.8), (100, 0.5)]
+    [(5, 0.7), (100, 0.5)]
 
     Args:
         probs: what the model predicts for inputs like those to be collected, shape `(n,)`.
