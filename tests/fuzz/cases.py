@@ -328,7 +328,10 @@ def ended_apart(number: int, seconds: float = 20.0) -> str:
     if not ready:
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return said or f"{KINDS[number % len(KINDS)].__name__}: {'a crash' if ready else 'a hang'}"
+    return (
+        said
+        or f"{KINDS[number % len(KINDS)].__name__.removeprefix('of_')}: {'a crash' if ready else 'a hang'}"
+    )
 
 
 def main() -> None:
