@@ -328,10 +328,8 @@ def ended_apart(number: int, seconds: float = 20.0) -> str:
     if not ready:
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return (
-        said
-        or f"{KINDS[number % len(KINDS)].__name__.removeprefix('of_')}: {'a crash' if ready else 'a hang'}"
-    )
+    kind = KINDS[number % len(KINDS)].__name__.removeprefix("of_")
+    return said or f"{kind}: {'a crash' if ready else 'a hang'}"
 
 
 def main() -> None:
