@@ -286,3 +286,10 @@ def test_workers_die_with_their_parent(tmp_path: Path, number: signal.Signals):
     assert not children
     assert b"Traceback" not in told
     assert not (tmp_path / "cal.json").exists()
+
+
+def test_a_column_is_one_thing(tmp_path: Path, calibrated: tuple[Path, Path]):
+    file, _ = calibrated
+    command = ("calibrate", file, "--probs-col", "p", "--variance-col", "v")
+    result = run(*command, "--response-cols", "p,v", "--out", tmp_path / "two.json")
+    refused(result, "name column 'p' twice")

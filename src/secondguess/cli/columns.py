@@ -89,11 +89,13 @@ def _without_repeats(columns: Columns) -> Columns:
 
 
 def require(columns: Columns, names: Sequence[str]) -> None:
-    """Complain about the first column that is not there."""
-    for name in names:
+    """Complain about the first column that is not there, or that is named for two things."""
+    for at, name in enumerate(names):
         if name not in columns.names:
             there = [*columns.names[:20], *(["..."] if len(columns.names) > 20 else [])]
             raise ValueError(f"{columns.path} has no column {name!r}; it has {', '.join(there)}.")
+        if name in names[:at]:
+            raise ValueError(f"the options name column {name!r} twice; expected one for each.")
 
 
 @dataclass(frozen=True)
