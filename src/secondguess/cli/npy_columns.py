@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -77,4 +78,7 @@ class NpyColumns:
 
 def _mapped(path: Path) -> NDArray[Any]:
     check_regular(path)
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (TokenError, SyntaxError) as error:  # NumPy reads the header as Python
+        raise ValueError(f"{path} has a damaged header ({error}); write it again.") from error
