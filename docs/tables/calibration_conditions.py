@@ -14,8 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -39,7 +40,7 @@ class Set(NamedTuple):
     probs: np.ndarray
     variance: np.ndarray
     responses: np.ndarray
-    options: dict[str, Any] = {}  # noqa: RUF012
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
 LAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
