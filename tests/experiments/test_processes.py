@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from experiments.toy_experiment import CRASH, THREADS, TOY, WRONG
+from experiments.toy_experiment import CRASH, THREADS, TOY, WAITING, WRONG
 from typer.testing import CliRunner
 
 from secondguess.cli.app import app
@@ -67,26 +67,23 @@ def test_every_process_has_one_thread_whatever_the_environment_says(tmp_path):
 
 
 def test_processes_overlap_up_to_the_number_asked_for(monkeypatch, tmp_path):
+    """Each may end only once the next has been counted, so that no pause can change the counts."""
     alive: list[int] = []
-    started = processes._Running.__init__
+    started: list[processes._Running] = []
+    start = processes._Running.__init__
 
     def counted(running: processes._Running, index: int, job: Job) -> None:
-        started(running, index, job)
-        alive.append(sum(each.poll() is None for each in popen))
-
-    popen: list[subprocess.Popen] = []
-    make = subprocess.Popen
-
-    def noted(*arguments, **settings):
-        popen.append(make(*arguments, **settings))
-        return popen[-1]
+        start(running, index, job)
+        started.append(running)
+        alive.append(sum(each._process.poll() is None for each in started))
+        for seed in {0: [], 1: [0], 2: [1, 2]}[index]:
+            (tmp_path / f"may-end-{seed}").touch()
 
     monkeypatch.setattr(processes._Running, "__init__", counted)
-    monkeypatch.setattr(processes.subprocess, "Popen", noted)
-    jobs = jobs_of("threads", THREADS, preset="quick", out=tmp_path, num_seeds=3)
-    run_side_by_side(jobs, lambda *event: None, num_processes=2)
-    # On a busy machine both may have ended when the third starts.
-    assert max(alive) == 2
+    jobs = jobs_of("waiting", WAITING, preset="quick", out=tmp_path)
+    outcomes = run_side_by_side(jobs, lambda *event: None, num_processes=2)
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert alive == [1, 2, 2]
 
 
 def test_the_command_exits_as_it_promises_and_repeats_nothing(monkeypatch, tmp_path):

@@ -57,10 +57,21 @@ def run_threads(*, preset: str, out: Path, seed: int) -> Path:
     return out
 
 
+def run_waiting(*, preset: str, out: Path, seed: int) -> Path:
+    """One seed that ends when it is allowed to."""
+    until = time.monotonic() + 120
+    while not (out / f"may-end-{seed}").exists():
+        if time.monotonic() > until:
+            raise TimeoutError(f"seed {seed} was never allowed to end")
+        time.sleep(0.01)
+    return out
+
+
 TOY = Experiment(run=run_toy, num_seeds={"quick": 2, "cpu": 2}, independent_seeds=False)
 CRASH = Experiment(run=run_crash, num_seeds={"quick": 1})
 WRONG = Experiment(run=run_wrong, num_seeds={"quick": 1})
 THREADS = Experiment(run=run_threads, num_seeds={"quick": 2})
+WAITING = Experiment(run=run_waiting, num_seeds={"quick": 3})
 
 
 def _note(out: Path, directory: Path, done: object) -> PartResult:
