@@ -45,10 +45,6 @@ NEED_PAIRS = (
 )
 
 
-MAX_RESPONSES = 10**8
-"""How many annotations are ever listed one by one: about 3 GB of memory."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PairData:
     """Responses to each of n inputs, two or more to at least some of them.
@@ -328,11 +324,6 @@ class PairData:
         self, rng: np.random.Generator
     ) -> tuple[IntArray, NDArray[Any] | None]:
         """Like `responses`, with the identities `(n, k)` of those who gave them, where known."""
-        if self.num_annotations.sum() > MAX_RESPONSES:
-            raise ValueError(
-                f"there are {self.num_annotations.sum():,} annotations, too many to list one by "
-                f"one; expected at most {MAX_RESPONSES:,} (calibrate by counts, or take fewer)."
-            )
         at = shuffled(self.multiplicity, rng)
         return self.labels[at], None if self.annotators is None else self.annotators[at]
 

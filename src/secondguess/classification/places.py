@@ -17,6 +17,9 @@ from secondguess._arrays import IntArray
 Places = tuple[IntArray, IntArray]
 """Rows and places, both `(n, k)`, to index a table of places with."""
 
+MAX_RESPONSES = 10**8
+"""How many annotations are ever listed one by one: about 3 GB of memory."""
+
 
 def in_places(used: NDArray[np.bool_], flat: NDArray[Any], unused: Any) -> NDArray[Any]:
     """One value after the other in the places that are used, `(n, d)`.
@@ -58,6 +61,11 @@ def shuffled(multiplicity: IntArray, rng: np.random.Generator) -> Places:
     ([[0, 0], [1, 1]], [1, 1])
     """
     total = multiplicity.sum(axis=1)
+    if total.sum() > MAX_RESPONSES:
+        raise ValueError(
+            f"there are {total.sum():,} annotations, too many to list one by one; expected at most "
+            f"{MAX_RESPONSES:,} (calibrate by counts, or take fewer)."
+        )
     rows = np.repeat(np.arange(len(total)), total)
     places = np.repeat(np.tile(np.arange(multiplicity.shape[1]), len(total)), multiplicity.ravel())
     order = np.lexsort((rng.random(len(rows)), rows))
