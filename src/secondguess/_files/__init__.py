@@ -19,7 +19,14 @@ from secondguess._files.reading import (
     read_lines,
 )
 from secondguess._files.records import read_record
-from secondguess._files.writing import recover, replacing, write_json, write_text
+from secondguess._files.writing import (
+    place_beside,
+    recover,
+    remove_folder,
+    replacing,
+    write_json,
+    write_text,
+)
 
 __all__ = [
     "MANIFEST",
@@ -31,12 +38,14 @@ __all__ = [
     "check_regular",
     "only_writer_of",
     "parse_json",
+    "place_beside",
     "private_folder",
     "read_document",
     "read_json",
     "read_lines",
     "read_record",
     "recover",
+    "remove_folder",
     "replacing",
     "replacing_folder",
     "write_json",

@@ -100,6 +100,12 @@ def place_beside(path: Path) -> Iterator[Path]:
             os.close(held)
 
 
+def remove_folder(path: Path) -> None:
+    """Remove a folder of unfinished work; killed meanwhile, it is there whole or not at all."""
+    with place_beside(path) as place:
+        os.rename(path, place / path.name)
+
+
 def _clear(folder: Path) -> None:
     """Remove what dead writers left in a folder, after what they moved aside is back."""
     _cleared.add(folder.resolve())

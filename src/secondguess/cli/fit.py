@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from secondguess._files import check_output, private_folder
+from secondguess._files import check_output, only_writer_of, private_folder, remove_folder
 from secondguess.cli.errors import OverwriteOption, say, user_errors
 from secondguess.cli.rows import SkipOption, quiet_state
+
+if TYPE_CHECKING:
+    from accelerate import PartialState
+
+    from secondguess.training.loop import TrainingHistory
+
+_SAVING = "saving"
+"""A file among the checkpoints that says that the output is being written, or is there."""
 
 
 class LayoutName(StrEnum):
@@ -111,7 +118,6 @@ def fit(
 
         state = quiet_state()
         inputs = [data, model, *([validation_file] if validation_file else [])]
-        check_output(out, inputs, overwrite=overwrite, folder=True)
         if validation_file is not None and validation_share is not None:
             raise ValueError("expected --validation-file or --validation-share, not both.")
         if patience is not None and validation_file is None and validation_share is None:
@@ -130,8 +136,7 @@ def fit(
             "patience": patience,
             "seed": seed,
         }
-        checkpoints = out.with_name(out.name + ".checkpoints")
-        with _unfinished_in(checkpoints):
+        with _only_fit_of(out, inputs, state, overwrite=overwrite) as checkpoints:
             fitted = fitting.fit(
                 data,
                 model,
@@ -152,25 +157,38 @@ def fit(
                 log_dir=None if log_with is None else out.with_name(out.name + ".logs"),
                 tell=say,
             )
+            if state.is_main_process:
+                (checkpoints / _SAVING).touch()
+                fitted.model.save(out)
+                remove_folder(checkpoints)
+            state.wait_for_everyone()
         if state.is_main_process:
-            fitted.model.save(out)
-            shutil.rmtree(checkpoints, ignore_errors=True)
-            history = fitted.history
-            found = f"{history.losses[-max(1, len(history.losses) // 10) :].mean():.4f}"
-            found += " nats per pair over the last steps"
-            if len(history.validation_losses):
-                best = history.validation_losses.min()
-                found += f", {best:.4f} on rows held out at step {history.best_step:,}"
+            found = _found(fitted.history)
             say(f"wrote {out}: {found}; next: secondguess check {out} HELD_OUT_FILE")
-        state.wait_for_everyone()
 
 
 @contextmanager
-def _unfinished_in(folder: Path) -> Iterator[None]:
-    """A private folder for checkpoints, gone again if none was written."""
-    private_folder(folder)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            folder.rmdir()
+def _only_fit_of(
+    out: Path, inputs: list[Path | str], state: PartialState, *, overwrite: bool
+) -> Iterator[Path]:
+    """The folder of checkpoints, as the only one to write `out`; gone again if none was written."""
+    checkpoints = out.parent / f"{out.name}.checkpoints"
+    with only_writer_of(out) if state.is_main_process else nullcontext():
+        # Killed between its output and its last checkpoint's end, a fit may write the same again.
+        overwrite = overwrite or (checkpoints / _SAVING).exists()
+        check_output(out, inputs, overwrite=overwrite, folder=True)
+        private_folder(checkpoints)
+        try:
+            yield checkpoints
+        finally:
+            with suppress(OSError):
+                checkpoints.rmdir()
+
+
+def _found(history: TrainingHistory) -> str:
+    found = f"{history.losses[-max(1, len(history.losses) // 10) :].mean():.4f}"
+    found += " nats per pair over the last steps"
+    if len(history.validation_losses):
+        best = history.validation_losses.min()
+        found += f", {best:.4f} on rows held out at step {history.best_step:,}"
+    return found

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from secondguess._files import only_writer_of
 from secondguess.cli.errors import say, user_errors
 from secondguess.cli.rows import (
     BatchSizeOption,
@@ -48,17 +49,18 @@ def recalibrate(
         if not file.is_file():
             raise ValueError(f"{file} is not a file; expected held-out JSON lines.")
         means = None if meaning is None else meaning_from(meaning)
-        pair_model = load_model(model, quiet_state())
-        rows, _, num_skipped = held_out(file, pair_model, None, skip_bad=skip_bad)
-        better = recalibrating.recalibrate(
-            pair_model,
-            rows,
-            rng=np.random.default_rng(seed),
-            meaning=means,
-            num_samples=num_samples,
-            batch_size=batch_size,
-        )
-        better.save(model)
+        with only_writer_of(model):
+            pair_model = load_model(model, quiet_state())
+            rows, _, num_skipped = held_out(file, pair_model, None, skip_bad=skip_bad)
+            better = recalibrating.recalibrate(
+                pair_model,
+                rows,
+                rng=np.random.default_rng(seed),
+                meaning=means,
+                num_samples=num_samples,
+                batch_size=batch_size,
+            )
+            better.save(model)
         found = better.recalibration
         assert found is not None
         skipped = f" ({num_skipped:,} lines skipped)" if num_skipped else ""

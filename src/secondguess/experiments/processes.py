@@ -22,13 +22,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
 from typing import Any
 
+from secondguess._files import only_writer_of
 from secondguess._processes import die_with
 from secondguess.experiments.registry import Experiment
 from secondguess.training.progress import TOLD_EVERY, Tell
@@ -167,12 +168,13 @@ def run_side_by_side(
         One outcome per job, in the order of `jobs`.
 
     Raises:
+        BlockingIOError: another process runs one of the jobs, with the same output.
         KeyboardInterrupt: after the running jobs have ended; finished parts and checkpoints stay.
     """
     waiting = sorted(range(len(jobs)), key=lambda index: -jobs[index].effort)
     outcomes: dict[int, Outcome] = {}
     events: Queue[tuple[_Running, dict[str, Any] | None]] = Queue()
-    with _processes() as running:
+    with _only_writer_of_all(jobs), _processes() as running:
         while waiting or running:
             while waiting and len(running) < (num_processes or usable_cores()):
                 index = waiting.pop(0)
@@ -197,7 +199,6 @@ class _Running:
         self._part, self._share_done, self._told_at = "starting", 0.0, -math.inf
         self._directories: list[Path] = []
         self._mistake: str | None = None
-        job.log.parent.mkdir(parents=True, exist_ok=True)
         with job.log.open("w", encoding="utf-8") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "secondguess.experiments.processes"],
@@ -255,6 +256,16 @@ class _Running:
             error = next((line for line in reversed(lines) if line.strip()), "no message")
         directories = tuple(self._directories)
         return Outcome(job=self.job, directories=directories, error=error, mistake=self._mistake)
+
+
+@contextmanager
+def _only_writer_of_all(jobs: Sequence[Job]) -> Iterator[None]:
+    """Hold the logs of all jobs, which stand for their results."""
+    with ExitStack() as held:
+        for job in jobs:
+            job.log.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(only_writer_of(job.log))
+        yield
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from secondguess._files import replacing
+from secondguess._files import only_writer_of, replacing
 from secondguess.report.numbers import duration, number
 from secondguess.report.reading import Run, read_runs
 from secondguess.report.sections import AnswerGroup, Section, Walk
@@ -37,11 +37,14 @@ def write_report(out: Path, path: Path | None = None) -> Path:
     """
     path = out / FILE_NAME if path is None else path
     runs = read_runs(out)
-    if path.is_file() and not _is_page(path):
-        raise ValueError(
-            f"{path} is there and is not a page of this command; name another file, or remove it."
-        )
-    return _write(path, render_page(runs))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer_of(path):
+        if path.is_file() and not _is_page(path):
+            raise ValueError(
+                f"{path} is there and is not a page of this command; name another file, or remove "
+                f"it."
+            )
+        return _write(path, render_page(runs))
 
 
 def render_page(runs: Sequence[Run]) -> Iterator[str]:

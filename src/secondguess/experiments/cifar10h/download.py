@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tarfile
-import tempfile
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from secondguess._files import only_writer_of, place_beside
 from secondguess.experiments.cifar10h.data import COUNTS_FILE, IMAGE_FOLDER, PRETRAINING_FILE, load
 
 
@@ -61,8 +61,7 @@ def download(data_dir: Path | str) -> None:
     """
     folder = Path(data_dir).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch_name:
-        scratch = Path(scratch_name)
+    with only_writer_of(folder / "download"), place_beside(folder / "download") as scratch:
         if not (folder / IMAGE_FOLDER / "test_batch").exists():
             archive = fetch(IMAGES, scratch / "images.tar.gz")
             with tarfile.open(archive) as tar:
@@ -80,6 +79,7 @@ def download(data_dir: Path | str) -> None:
 def fetch(file: OfficialFile, path: Path) -> Path:
     """Download a file and check its digest; returns its path.
 
+    >>> import tempfile
     >>> source = Path(tempfile.mkdtemp()) / "labels"
     >>> _ = source.write_bytes(b"0, 1, 1")
     >>> digest = hashlib.sha256(b"0, 1, 1").hexdigest()
