@@ -3,7 +3,7 @@
     python tests/accidents/trials.py --out docs/results/accidents.json
 
 Counts are kept in the file as they grow; called again, it goes on from there. `--saves`, `--kills`
-and `--pairs` say how many there are to be of each kind.
+and `--pairs` say how many there are to be of each kind, `--only` of what.
 """
 
 from __future__ import annotations
@@ -74,31 +74,33 @@ def fresh_place(subject: Subject | None = None) -> Iterator[Path]:
 
 
 def kill_saves(
-    counts: Counts, wanted: int, versions: list[Any], load: Callable[[Path], Any], seed: int
+    counts: Counts,
+    wanted: int,
+    versions: Callable[[], list[Any]],
+    load: Callable[[Path], Any],
+    seed: int,
 ) -> Iterator[None]:
     """Kill saves of one model over another, until so many kills have come before the end.
 
     Args:
         counts: of kills, and of what was there after them.
         wanted: how many kills there are to be.
-        versions: two models with a method `save`.
+        versions: makes two models with a method `save`.
         load: what must not fail after a kill.
         seed: of the moments.
     """
     rng = random.Random(seed + counts["kills"])
     with fresh_place() as place:
         saved = Subject(lambda place: None, ("model",))
-        known = []
-        for version in versions:
-            version.save(place / "model")
+        known, models = [], versions()
+        for model in models:
+            model.save(place / "model")
             known.append(saved.found(place))
         present = 1
         said = place / ".said"
-        seconds = sorted(
-            unbroken(partial(versions[1].save, place / "model"), said) for _ in range(5)
-        )
+        seconds = sorted(unbroken(partial(models[1].save, place / "model"), said) for _ in range(5))
         while counts["kills"] < wanted:
-            child = start(partial(versions[1 - present].save, place / "model"), said)
+            child = start(partial(models[1 - present].save, place / "model"), said)
             wait_within(rng, 1.1 * seconds[2])
             child.send(signal.SIGKILL)
             ended = child.ended()
@@ -111,7 +113,7 @@ def kill_saves(
             load(place / "model")
             present = known.index(found)
             if counts["kills"] % 10 == 0:
-                unbroken(partial(versions[present].save, place / "model"), said)
+                unbroken(partial(models[present].save, place / "model"), said)
                 left = {path.name for path in place.iterdir()} - {"model", ".said"}
                 assert not left, left
             yield
@@ -236,55 +238,61 @@ KINDS = {
 KILLED = ("fit", "score", "answer", "calibrate --workers 2")
 
 
-def trials(inputs: Path, record: Record, wanted: dict[str, int]) -> Iterator[Iterator[None]]:
-    """All kinds of accidents, each as many as are still missing."""
+Trial = tuple[str, str, Callable[[Counts, int], Iterator[None]]]
+"""A kind of accident, to what it happens, and what makes so many of them, counted."""
+
+
+def trials(inputs: Path) -> Iterator[Trial]:
+    """All kinds of accidents."""
     from secondguess.classification.estimators import PairClassifier
     from secondguess.language.model import PairLanguageModel
-
-    def counts(kind: str, name: str) -> Counts:
-        return record.of(kind, name, KINDS[kind])
 
     def fitted(flipped: bool) -> PairClassifier:
         # Trained in a child: threads that a training leaves behind do not survive a fork.
         path = inputs / f"classifier-{flipped}"
-        if not path.exists():
-            unbroken(
-                lambda: make_classifier(None, num_steps=20, flipped=flipped).save(path),
-                inputs / ".said",
-            )
+        unbroken(
+            lambda: make_classifier(None, num_steps=20, flipped=flipped).save(path),
+            inputs / ".said",
+        )
         return PairClassifier.load(path)
 
-    classifiers = [fitted(False), fitted(True)]
-    models = [PairLanguageModel.load(inputs / f"model-{seed}") for seed in (0, 1)]
-    kinds: list[tuple[str, list[Any], Callable[[Path], Any]]] = [
-        ("PairClassifier.save", classifiers, PairClassifier.load),
-        ("PairLanguageModel.save", models, PairLanguageModel.load),
-    ]
-    for name, versions, load in kinds:
-        yield kill_saves(counts("saves", name), wanted["saves"], versions, load, 1)
+    saved: dict[str, tuple[Callable[[], list[Any]], Callable[[Path], Any]]] = {
+        "PairClassifier.save": (lambda: [fitted(False), fitted(True)], PairClassifier.load),
+        "PairLanguageModel.save": (
+            lambda: [PairLanguageModel.load(inputs / f"model-{seed}") for seed in (0, 1)],
+            PairLanguageModel.load,
+        ),
+    }
+    for name, (versions, load) in saved.items():
+        yield "saves", name, partial(kill_saves, versions=versions, load=load, seed=1)
     subjects = commands(inputs)
-    for name in KILLED:
-        yield kill_runs(counts("kills", name), wanted["kills"], subjects[name], 2)
     fit = Subject(classifier_fit, ("classifier",), repeatable=True)
-    yield kill_runs(counts("kills", "PairClassifier.fit"), wanted["kills"], fit, 3)
+    for name, subject in {
+        **{name: subjects[name] for name in KILLED},
+        "PairClassifier.fit": fit,
+    }.items():
+        yield "kills", name, partial(kill_runs, subject=subject, seed=2)
     for name, subject in subjects.items():
-        yield two_writers(counts("pairs", name), wanted["pairs"], subject, 4)
+        yield "pairs", name, partial(two_writers, subject=subject, seed=4)
 
 
 def main() -> None:
     """Do what is missing."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", nargs="*")
     for name, count in (("--saves", 200), ("--kills", 50), ("--pairs", 50)):
         parser.add_argument(name, type=int, default=count)
-    given = vars(parser.parse_args())
-    record = Record(given.pop("out"))
+    given = parser.parse_args()
+    record = Record(given.out)
     with fresh_place() as inputs:
         make_inputs(inputs)
-        for kind in trials(inputs, record, given):
-            for _ in kind:
+        for kind, name, accidents in trials(inputs):
+            wanted = getattr(given, kind)
+            if not wanted or (given.only and name not in given.only):
+                continue
+            for _ in accidents(record.of(kind, name, KINDS[kind]), wanted):
                 record.keep()
-    record.keep()
 
 
 if __name__ == "__main__":
