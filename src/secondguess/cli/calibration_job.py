@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from secondguess._arrays import check_rate
 from secondguess._processes import worker_pool
-from secondguess.cli.columns import Columns
+from secondguess.cli.calibration_set import CalibrationSet
 from secondguess.theory.calibration.cutoff import (
     choosing_rows,
     select_min_variance,
@@ -21,7 +21,7 @@ from secondguess.theory.calibration.cutoff import (
 )
 from secondguess.theory.calibration.inflation import InflationStream, VarianceInflation
 from secondguess.theory.calibration.means import MeanMethod
-from secondguess.theory.calibration.products import BadRowError, check_rows
+from secondguess.theory.calibration.products import check_rows
 from secondguess.theory.calibration.raters import self_pair_share
 from secondguess.training.progress import progress
 
@@ -43,25 +43,17 @@ class _Plan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationJob:
-    """One calibration: the columns to read, and how to read rows of them into a stream.
+    """One calibration: how to read the rows of a table into a stream.
 
     Attributes:
-        columns: the file.
-        probs: the column of predicted probabilities.
-        variance: the column of their variances.
-        responses: the columns of responses.
+        table: the columns to read.
         method: how the mean is bounded.
-        group: the column that says which rows belong together, if there is one.
-        annotators: the columns that say who gave each response, in the order of `responses`.
+        annotators: the columns that say who gave each response, in the order of `table.responses`.
         fixed_annotators: whether each column of responses is one person.
     """
 
-    columns: Columns
-    probs: str
-    variance: str
-    responses: list[str]
+    table: CalibrationSet
     method: MeanMethod
-    group: str | None = None
     annotators: list[str] | None = None
     fixed_annotators: bool = False
 
@@ -76,14 +68,14 @@ class CalibrationJob:
         if min_variance is None:
             min_variance, share = self._select(failure_rate, miss_rate)
         plan = _Plan(min_variance, share, self_pairs)
-        with reading_progress(self.columns.path.name) as advance:
+        with reading_progress(self.table.path.name) as advance:
             if workers == 1:
                 stream = self.read(plan, 0, None, advance)
             else:
-                total = self.columns.count_rows()
+                total = self.table.columns.count_rows()
                 stream = read_by_workers(self.read, plan, total, workers, advance)
         if not stream.num_rows:
-            raise ValueError(f"{self.columns.path} has no rows to calibrate on.")
+            raise ValueError(f"{self.table.path} has no rows to calibrate on.")
         return stream.result(failure_rate)
 
     def read(
@@ -96,7 +88,7 @@ class CalibrationJob:
         """Rows start to stop, as part of the stream of all rows."""
         stream = InflationStream(
             min_variance=plan.min_variance,
-            num_responses=len(self.responses),
+            num_responses=len(self.table.responses),
             method=self.method,
             self_pairs=plan.self_pairs,
         )
@@ -105,7 +97,7 @@ class CalibrationJob:
             used = None
             if plan.share:
                 used = ~choosing_rows(row, len(probs), plan.share, groups)
-            with self._naming_columns():
+            with self.table.naming_columns():
                 stream.update(probs, variance, responses, start=row, groups=groups, used=used)
             row += len(probs)
             advance(len(probs))
@@ -114,33 +106,30 @@ class CalibrationJob:
     def _rows(
         self, start: int, stop: int | None
     ) -> Iterator[tuple[NDArray, NDArray, NDArray, NDArray | None]]:
-        names = [self.probs, self.variance, *self.responses]
-        labels = [self.group] if self.group else []
-        for chunk in self.columns.chunks(names, start, stop, labels):
-            # Stacked by column, so that each stays contiguous.
-            responses = np.stack([chunk[name] for name in self.responses]).T
-            groups = chunk[self.group] if self.group else None
-            yield chunk[self.probs], chunk[self.variance], responses, groups
+        table = self.table
+        for chunk in table.chunks(start, stop, grouped=True):
+            groups = chunk[table.group] if table.group else None
+            yield chunk[table.probs], chunk[table.variance], table.responses_of(chunk), groups
 
     def _self_pairs(self) -> float | None:
         """From one reading of the columns of annotators, whose identities are kept in memory."""
         if self.fixed_annotators:
-            return 1 / len(self.responses)
+            return 1 / len(self.table.responses)
         if self.annotators is None:
             return None
         names = self.annotators
         parts = [
             np.stack([chunk[name] for name in names], axis=1)
-            for chunk in self.columns.chunks([], labels=names)
+            for chunk in self.table.columns.chunks([], labels=names)
         ]
         return self_pair_share(np.concatenate(parts)) if parts else 0.0
 
     def _select(self, failure_rate: float, miss_rate: float) -> tuple[float, float]:
-        total = self.columns.count_rows()
+        total = self.table.columns.count_rows()
         share = selection_share(total)
         kept, row = [], 0
         for probs, variance, responses, groups in self._rows(0, None):
-            with self._naming_columns():
+            with self.table.naming_columns():
                 check_rows(probs, variance, responses, row)
             chosen = choosing_rows(row, len(probs), share, groups)
             kept.append((probs[chosen], variance[chosen], responses[chosen]))
@@ -148,7 +137,7 @@ class CalibrationJob:
         size = sum(len(part[0]) for part in kept)
         if not 0 < size < total:
             raise ValueError(
-                f"{self.columns.path} has {total} rows, too few to choose a min-variance on a "
+                f"{self.table.path} has {total} rows, too few to choose a min-variance on a "
                 f"fifth of them; give --min-variance."
             )
         probs, variance, responses = (np.concatenate(p) for p in zip(*kept, strict=True))
@@ -162,18 +151,6 @@ class CalibrationJob:
             method=self.method,
         )
         return chosen_variance, share
-
-    @contextmanager
-    def _naming_columns(self) -> Iterator[None]:
-        """Say file, column and row of the file where the library says argument and position."""
-        try:
-            yield
-        except BadRowError as error:
-            name = {"probs": self.probs, "variance": self.variance}.get(error.argument)
-            name = self.responses[error.column or 0] if name is None else name
-            raise ValueError(
-                f"{self.columns.path}: column {name!r}, row {error.row} {error.problem}"
-            ) from None
 
 
 class _Merging(Protocol):

@@ -8,7 +8,6 @@ grouped. The file is read twice, and once more for the groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from secondguess._arrays import check_rate
 from secondguess.cli.calibration_job import read_by_workers, reading_progress
-from secondguess.cli.columns import Columns
+from secondguess.cli.calibration_set import CalibrationSet
 from secondguess.theory.calibration.count_stream import CountIntervals, check_count_rows
 from secondguess.theory.calibration.fit_intervals import (
     check_fewest,
@@ -31,7 +30,7 @@ from secondguess.theory.calibration.interval_plan import (
     plan_intervals,
 )
 from secondguess.theory.calibration.interval_stream import IntervalStream
-from secondguess.theory.calibration.products import BadRowError, check_rows
+from secondguess.theory.calibration.products import check_rows
 from secondguess.theory.calibration.raters import check_leaning_counts, discordant_counts
 from secondguess.theory.calibration.scatter import keys_of
 
@@ -57,25 +56,15 @@ class _Work:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CountJob:
-    """The columns to read, and how to read rows of them.
+    """One calibration: how to read the rows of a table.
 
     Attributes:
-        columns: the file.
-        probs: the column of predicted probabilities.
-        variance: the column of their variances.
-        responses: the columns of responses; none where there are counts.
-        counts: the columns of how many responses are 1, and of how many there are.
-        group: the column that says which rows belong together, if there is one.
+        table: the columns to read.
         method: `auto` or `counts`.
     """
 
-    columns: Columns
-    probs: str
-    variance: str
-    responses: list[str]
-    counts: list[str]
+    table: CalibrationSet
     method: IntervalMethod
-    group: str | None = None
 
     def run(
         self, failure_rate: float, miss_rate: float, workers: int
@@ -83,14 +72,14 @@ class CountJob:
         """Read the file, by one process or several, and certify intervals."""
         check_rate("failure rate", failure_rate)
         check_rate("miss rate", miss_rate)
-        total = self.columns.count_rows()
+        total = self.table.columns.count_rows()
         masks = None
-        if self.group:
-            parts = [c[self.group] for c in self.columns.chunks([], labels=[self.group])]
+        if group := self.table.group:
+            parts = [chunk[group] for chunk in self.table.columns.chunks([], labels=[group])]
             masks = divided(total, np.concatenate(parts) if parts else [])
         threshold = np.uint64(0) if masks else choosing_threshold(total)
         rows, fewest, discordant = self._choosing(threshold, masks)
-        if self.responses and masks is None:
+        if self.table.responses and masks is None:
             check_leaning_counts(discordant)
         plan = plan_intervals(
             rows,
@@ -101,7 +90,7 @@ class CountJob:
             method=self.method,
         )
         work = _Work(plan, fewest, threshold, masks)
-        with reading_progress(self.columns.path.name) as advance:
+        with reading_progress(self.table.path.name) as advance:
             if workers == 1:
                 stream = self.read(work, 0, None, advance)
             else:
@@ -109,7 +98,7 @@ class CountJob:
         (part,) = stream.result()
         if isinstance(part, CountIntervals) and np.isinf(part.radius):
             raise ValueError(
-                f"{self.columns.path}: {part.num_rows} rows are too few to certify a miss rate of "
+                f"{self.table.path}: {part.num_rows} rows are too few to certify a miss rate of "
                 f"{miss_rate:g} at a failure rate of {failure_rate:g} by counts; expected more "
                 f"rows, a larger rate, or --method auto."
             )
@@ -139,7 +128,8 @@ class CountJob:
     ) -> tuple[CountRows, int, NDArray[np.int64]]:
         """The rows that choose, the fewest responses of any, and how the columns differ."""
         kept, fewest, row = [], np.iinfo(np.int64).max, 0
-        discordant = np.zeros((len(self.responses), len(self.responses)), dtype=np.int64)
+        num_columns = len(self.table.responses)
+        discordant = np.zeros((num_columns, num_columns), dtype=np.int64)
         for rows, responses in self._rows(0, None):
             size = len(rows.probs)
             chosen = keys_of(row, size) <= threshold
@@ -154,30 +144,16 @@ class CountJob:
         return joined, fewest, discordant
 
     def _rows(self, start: int, stop: int | None) -> Iterator[tuple[CountRows, NDArray | None]]:
-        names, row = [self.probs, self.variance, *self.responses, *self.counts], start
-        for chunk in self.columns.chunks(names, start, stop):
-            probs, variance, responses = chunk[self.probs], chunk[self.variance], None
-            with self._naming_columns():
-                if self.responses:
-                    table = np.stack([chunk[name] for name in self.responses]).T
-                    _, _, responses = check_rows(probs, variance, table, row)
-                    ones, total = np.count_nonzero(responses, axis=1), len(self.responses)
+        table, row = self.table, start
+        for chunk in table.chunks(start, stop):
+            probs, variance, responses = chunk[table.probs], chunk[table.variance], None
+            with table.naming_columns():
+                if table.responses:
+                    given = table.responses_of(chunk)
+                    _, _, responses = check_rows(probs, variance, given, row)
+                    ones, total = np.count_nonzero(responses, axis=1), len(table.responses)
                 else:
-                    ones, total = (chunk[name] for name in self.counts)
+                    ones, total = (chunk[name] for name in table.counts)
                 rows = CountRows(*check_count_rows(probs, variance, ones, total, row))
             yield rows, responses
             row += len(probs)
-
-    @contextmanager
-    def _naming_columns(self) -> Iterator[None]:
-        """Say file, column and row of the file where the library says argument and position."""
-        try:
-            yield
-        except BadRowError as error:
-            names = {"probs": self.probs, "variance": self.variance}
-            if self.counts:
-                names |= {"ones": self.counts[0], "num_responses": self.counts[1]}
-            name = names.get(error.argument) or self.responses[error.column or 0]
-            raise ValueError(
-                f"{self.columns.path}: column {name!r}, row {error.row} {error.problem}"
-            ) from None

@@ -120,6 +120,7 @@ def calibrate(
     """
     with user_errors(), only_writer_of(out):
         from secondguess.cli.calibration_file import CalibrationFile
+        from secondguess.cli.calibration_set import CalibrationSet
         from secondguess.cli.columns import open_columns, require
         from secondguess.theory.calibration.inflation import VarianceInflation
 
@@ -136,6 +137,14 @@ def calibrate(
         columns = open_columns(file)
         labels = [*(annotators or []), *([group_col] if group_col else [])]
         require(columns, [probs_col, variance_col, *responses, *counts, *labels])
+        table = CalibrationSet(
+            columns=columns,
+            probs=probs_col,
+            variance=variance_col,
+            responses=responses,
+            counts=counts,
+            group=group_col,
+        )
         by_pairs = [
             name
             for name, given in (
@@ -153,27 +162,15 @@ def calibrate(
             from secondguess.cli.calibration_job import CalibrationJob
 
             certified = CalibrationJob(
-                columns=columns,
-                probs=probs_col,
-                variance=variance_col,
-                responses=responses,
+                table=table,
                 method=cast("MeanMethod", bound.value),
-                group=group_col,
                 annotators=annotators,
                 fixed_annotators=fixed_annotators,
             ).run(min_variance, failure_rate, rate, workers)
         else:
             from secondguess.cli.count_job import CountJob
 
-            certified = CountJob(
-                columns=columns,
-                probs=probs_col,
-                variance=variance_col,
-                responses=responses,
-                counts=counts,
-                method=chosen,
-                group=group_col,
-            ).run(failure_rate, rate, workers)
+            certified = CountJob(table=table, method=chosen).run(failure_rate, rate, workers)
         pairs = isinstance(certified, VarianceInflation)
         calibration = CalibrationFile(
             probs=probs_col,
