@@ -10,7 +10,10 @@ from fastapi.testclient import TestClient
 from serving.byte_model import byte_model
 from serving.stand_in import KnownEngine
 
+from secondguess.language.checking import Verdict
 from secondguess.language.engines import LocalEngine
+from secondguess.language.findings import CheckFinding
+from secondguess.language.marked import MarkedAnswers
 from secondguess.language.scoring import ScoredResponse
 from secondguess.serving.app import create_app
 from secondguess.serving.config import Defaults, ServerConfig
@@ -268,11 +271,60 @@ def test_a_model_judges_its_own_meanings():
         assert len(one["secondguess"]["candidates"]) > 1
 
 
+def marked(max_gap: float = 0.1) -> MarkedAnswers:
+    return MarkedAnswers(GuaranteedThreshold(-max_gap, 0.05, 0.01, 400, 200, 3.0), chosen_at=0.99)
+
+
+@pytest.mark.parametrize("strategy", ["selective", "rejection", "top1"])
+def test_a_guaranteed_answer_is_chosen_as_the_marked_ones_were(engine, strategy):
+    """About `mixed` some candidates are sure; whoever looks for them gives unmarked answers."""
+    defaults = Defaults(max_hallucination_rate=0.1, strategy=strategy)
+    config = ServerConfig(model_name="pairs", defaults=defaults, marked=marked())
+    with TestClient(create_app(engine, config)) as client:
+        given = []
+        for seed in range(12):
+            [chosen] = ask(client, "mixed", seed=seed, max_hallucination_rate=0.99).json()[
+                "choices"
+            ]
+            [choice] = ask(client, "mixed", seed=seed).json()["choices"]
+            sure = chosen["secondguess"]["bound"] <= 0.1
+            assert choice["message"]["content"] == (chosen["message"]["content"] if sure else None)
+            given.append(sure)
+            if not sure:
+                assert "at most 0.05 of my answers are wrong" in choice["message"]["refusal"]
+                # What was chosen is withheld: no further candidate is drawn.
+                assert choice["secondguess"]["num_candidates"] == (10 if strategy == "top1" else 1)
+        assert 0 < sum(given) < len(given)
+
+
+def test_a_rate_that_the_check_speaks_against_is_refused(engine):
+    finding = CheckFinding(Verdict.NO_SIGN, 0.05, 500, {})
+    config = ServerConfig(model_name="pairs", finding=finding)
+    with TestClient(create_app(engine, config)) as client:
+        assert (
+            ask(client).status_code == ask(client, max_hallucination_rate=0.05).status_code == 200
+        )
+        refused = ask(client, max_hallucination_rate=0.04)
+        assert refused.status_code == 400
+        error = refused.json()["error"]
+        assert error["param"] == "max_hallucination_rate"
+        assert "0.050, the finest bound" in error["message"]
+        [model] = client.get("/v1/models").json()["data"]
+        assert model["secondguess"]["resolution"] == 0.05
+    worse = CheckFinding(Verdict.TOO_MUCH, 0.05, 500, {})
+    config = ServerConfig(model_name="pairs", finding=worse, marked=marked())
+    with TestClient(create_app(engine, config)) as client:
+        assert ask(client).status_code == 200  # guaranteed, whatever the model is
+        assert ask(client, max_hallucination_rate=0.5).status_code == 400
+        assert ask(client, temperature=0.5).status_code == 400
+
+
 def test_a_guarantee_is_stated_only_where_the_request_changes_nothing(engine):
-    threshold = GuaranteedThreshold(-0.1, 0.05, 0.01, 400, 200, 3.0)
-    config = ServerConfig(model_name="pairs", threshold=threshold)
+    config = ServerConfig(model_name="pairs", marked=marked())
     with TestClient(create_app(engine, config)) as client:
         expected = {
+            "max_gap": 0.1,
+            "chosen_at": 0.99,
             "max_error_rate": 0.05,
             "failure_rate": 0.01,
             "num_marked": 400,

@@ -27,8 +27,11 @@ from playwright.sync_api import (
 from serving.live import running
 from serving.stand_in import KnownEngine
 
+from secondguess.language.checking import Verdict
+from secondguess.language.findings import CheckFinding
+from secondguess.language.marked import MarkedAnswers
 from secondguess.serving.app import create_app
-from secondguess.serving.config import ServerConfig
+from secondguess.serving.config import Defaults, ServerConfig
 from secondguess.theory.calibration.thresholds import GuaranteedThreshold
 
 DESKTOP, PHONE = (1280, 900), (375, 740)
@@ -152,8 +155,11 @@ def test_candidates_are_listed_with_their_meanings_and_counts(page: Page):
 
 
 def test_meanings_and_guarantees_are_shown(browser: Browser):
-    threshold = GuaranteedThreshold(-0.1, 0.05, 0.01, 400, 200, 3.0)
-    config = ServerConfig(model_name="pairs", meaning="(rome|oslo|lima)", threshold=threshold)
+    marked = MarkedAnswers(GuaranteedThreshold(-0.1234, 0.05, 0.01, 400, 200, 3.0), chosen_at=0.99)
+    defaults = Defaults(max_hallucination_rate=0.1234)  # between two steps of the slider
+    config = ServerConfig(
+        model_name="pairs", defaults=defaults, meaning="(rome|oslo|lima)", marked=marked
+    )
     with running(create_app(KnownEngine(), config)) as address:
         for page in opened(browser, address):
             ask(page, "known")
@@ -163,6 +169,21 @@ def test_meanings_and_guarantees_are_shown(browser: Browser):
             assert all(text.split()[0] == text.split()[1] for text in heads)  # meaning, wording
             move_slider(page, 0.5)
             expect(result).not_to_contain_text("of its answers are wrong")
+            move_slider(page, 0.12)
+            expect(result).to_contain_text("at most 5.0% of its answers are wrong")
+            ask(page, "unknown")
+            expect(result).to_contain_text("so that at most 5.0% of its answers are wrong")
+
+
+def test_the_slider_ends_where_the_noise_of_the_model_begins(browser: Browser):
+    finding = CheckFinding(Verdict.NO_SIGN, 0.062, 500, {})
+    config = ServerConfig(model_name="pairs", finding=finding)
+    with running(create_app(KnownEngine(), config)) as address:
+        for page in opened(browser, address):
+            page.get_by_role("slider").press("Home")
+            expect(page.get_by_role("slider")).to_have_value("0.07")
+            ask(page, "known")
+            expect(page.get_by_role("status")).to_contain_text("and so on")
 
 
 def test_tokens_are_coloured_by_cheating(page: Page):

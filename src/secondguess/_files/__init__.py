@@ -6,7 +6,12 @@ where: nothing is replaced unasked, no output is an input, and one process write
 dataclasses of it. This package knows no format but JSON, and nothing of what the files mean.
 """
 
-from secondguess._files.folders import MANIFEST, check_manifest, replacing_folder
+from secondguess._files.folders import (
+    MANIFEST,
+    check_manifest,
+    manifest_digest,
+    replacing_folder,
+)
 from secondguess._files.outputs import check_output, only_writer_of, private_folder
 from secondguess._files.reading import (
     MAX_DEPTH,
@@ -36,6 +41,7 @@ __all__ = [
     "check_manifest",
     "check_output",
     "check_regular",
+    "manifest_digest",
     "only_writer_of",
     "parse_json",
     "place_beside",

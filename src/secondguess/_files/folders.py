@@ -95,6 +95,14 @@ def check_manifest(folder: Path) -> dict[str, str]:
     return found
 
 
+def manifest_digest(folder: Path) -> str | None:
+    """What tells the content of a saved folder from any other; None if it has no manifest."""
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        return None
+    return hashlib.blake2b(manifest.read_bytes(), digest_size=16).hexdigest()
+
+
 def _check_replaceable(path: Path) -> None:
     if not mode_of(path):
         return

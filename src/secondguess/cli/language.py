@@ -11,7 +11,6 @@ import typer
 from secondguess.cli.errors import OverwriteOption, say, user_errors
 from secondguess.cli.fit import fit
 from secondguess.cli.inspection import check
-from secondguess.cli.marked import threshold_from
 from secondguess.cli.recalibrate import recalibrate
 from secondguess.cli.rows import (
     BatchSizeOption,
@@ -156,20 +155,22 @@ def answer(
     --max-hallucination-rate 0.99, mark a few hundred answers, then repeat with the same options.
     """
     with user_errors():
+        from dataclasses import replace
+
         from secondguess._arrays import check_rate
+        from secondguess._files import manifest_digest
         from secondguess.language.engines import LocalEngine
         from secondguess.language.generation import Sampling
+        from secondguess.language.marked import read_marked
         from secondguess.language.windows import AnswerSettings, answering_work
 
-        threshold = None
-        if labelled is not None and max_hallucination_rate is None:
-            threshold, rate = threshold_from(
-                labelled, max_error_rate=max_error_rate, failure_rate=failure_rate
-            )
-        elif labelled is None and max_hallucination_rate is not None:
-            rate = check_rate("max_hallucination_rate", max_hallucination_rate)
-        else:
+        if (labelled is None) == (max_hallucination_rate is None):
             raise ValueError("expected either --max-hallucination-rate or --labelled.")
+        rate = check_rate(
+            # Marked answers bring the rate at which they were chosen.
+            "max_hallucination_rate",
+            0.5 if max_hallucination_rate is None else max_hallucination_rate,
+        )
         answers = AnswerSettings(
             max_hallucination_rate=rate,
             strategy=strategy.value,
@@ -179,15 +180,24 @@ def answer(
             ),
             gap=gap.value,
             meaning=meaning,
+            model=manifest_digest(model),
             seed=seed,
         )
+        marked = None
+        if labelled is not None:
+            marked = read_marked(
+                labelled, answers, max_error_rate=max_error_rate, failure_rate=failure_rate
+            )
+            answers = replace(
+                answers, max_hallucination_rate=marked.chosen_at, max_gap=marked.max_gap
+            )
         state = quiet_state()
         opened = open_engine(model, engine, state, batch_size)
         pair_model = opened.model if isinstance(opened, LocalEngine) else None
-        if threshold is None:
+        if marked is None:
             heed_check(model, pair_model, rate, ignore=ignore_check, tell=state.is_main_process)
         elif state.is_main_process:  # it holds for any model, checked or not
-            say(f"{labelled}: {threshold}; the score is minus the gap")
+            say(f"{labelled}: {marked.threshold}; the score is minus the gap")
         settings = {
             "command": "answer",
             "model": opened.identity,

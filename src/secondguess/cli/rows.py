@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from accelerate import PartialState
 
     from secondguess.language.engines import Engine
+    from secondguess.language.findings import CheckFinding
     from secondguess.language.jsonl import Row, Window, WindowedJob
     from secondguess.language.model import PairLanguageModel
 
@@ -145,10 +146,11 @@ def open_engine(folder: Path, address: str | None, state: PartialState, batch_si
 
 def heed_check(
     folder: Path, model: PairLanguageModel | None, rate: float, *, ignore: bool, tell: bool
-) -> None:
+) -> CheckFinding | None:
     """Refuse a rate that the last check of this model speaks against, unless told otherwise.
 
-    Without a model, because its weights are elsewhere, the check of the folder counts.
+    Without a model, because its weights are elsewhere, the check of the folder counts. Returns what
+    is to be heeded.
     """
     from secondguess.language.findings import CheckFinding
 
@@ -160,6 +162,7 @@ def heed_check(
         say(f"{folder} was not checked: how fine its bounds are is unknown (secondguess check)")
     if tell and objection:
         say(f"ignored: {objection}")
+    return None if ignore else finding
 
 
 def _rests_on() -> str:

@@ -11,7 +11,6 @@ import typer
 
 from secondguess.cli.errors import user_errors
 from secondguess.cli.language import GapName, StrategyName
-from secondguess.cli.marked import threshold_from
 from secondguess.cli.rows import (
     EngineOption,
     FailureOption,
@@ -99,20 +98,20 @@ def serve(
         import uvicorn
 
         from secondguess._arrays import check_rate
+        from secondguess._files import manifest_digest
         from secondguess.language.engines import LocalEngine
+        from secondguess.language.findings import CheckFinding
+        from secondguess.language.generation import Sampling
+        from secondguess.language.marked import read_marked
         from secondguess.language.meaning_functions import meaning_from
+        from secondguess.language.windows import AnswerSettings
         from secondguess.serving.app import create_app
         from secondguess.serving.config import Defaults, ServerConfig
 
-        threshold = None
-        if labelled is not None:
-            if max_hallucination_rate is not None:
-                raise ValueError("expected either --max-hallucination-rate or --labelled.")
-            threshold, rate = threshold_from(
-                labelled, max_error_rate=max_error_rate, failure_rate=failure_rate
-            )
-        else:
-            rate = check_rate("max_hallucination_rate", max_hallucination_rate or 0.1)
+        if labelled is not None and max_hallucination_rate is not None:
+            raise ValueError("expected either --max-hallucination-rate or --labelled.")
+        rate = 0.1 if max_hallucination_rate is None else max_hallucination_rate
+        check_rate("max_hallucination_rate", rate)
         if meaning is not None:
             meaning_from(meaning)
             if engine is not None or min_probability is not None:
@@ -120,6 +119,28 @@ def serve(
                     "--meaning draws from the model itself; expected no --engine and no "
                     "--min-probability."
                 )
+        opened = open_engine(model, engine, quiet_state(), max_batch)
+        pair_model = opened.model if isinstance(opened, LocalEngine) else None
+        marked = None
+        if labelled is None:
+            finding = heed_check(model, pair_model, rate, ignore=ignore_check, tell=True)
+        else:
+            answers = AnswerSettings(
+                max_hallucination_rate=rate,
+                strategy=strategy.value,
+                num_candidates=num_candidates,
+                sampling=Sampling(min_probability=min_probability),
+                gap=gap.value,
+                meaning=meaning,
+                model=manifest_digest(model),
+            )
+            marked = read_marked(
+                labelled, answers, max_error_rate=max_error_rate, failure_rate=failure_rate
+            )
+            # The promise holds for any model; requests that leave it fall back on the check.
+            finding = None if ignore_check else CheckFinding.load_beside(model, pair_model)
+            rate = min(max(marked.max_gap, 1e-12), 1 - 1e-12)
+            say(f"{labelled}: {marked.threshold}; the score is minus the gap")
         defaults = Defaults(
             max_hallucination_rate=rate,
             strategy=strategy.value,
@@ -132,19 +153,14 @@ def serve(
             defaults=defaults,
             chat=chat,
             meaning=meaning,
-            threshold=threshold,
+            marked=marked,
+            finding=finding,
             max_batch=max_batch,
             max_waiting=max_waiting,
             timeout=timeout,
             api_key=api_key,
             cors_origins=tuple(cors_origin or ()),
         )
-        opened = open_engine(model, engine, quiet_state(), max_batch)
-        pair_model = opened.model if isinstance(opened, LocalEngine) else None
-        if threshold is None:
-            heed_check(model, pair_model, rate, ignore=ignore_check, tell=True)
-        else:  # it holds for any model, checked or not
-            say(f"{labelled}: {threshold}; the score is minus the gap")
         app = create_app(opened, config)
         settings = uvicorn.Config(
             app,

@@ -11,7 +11,6 @@ for `prompt_logprobs` do not use the server's cache of prefixes.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import weakref
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ import numpy as np
 from transformers import AutoConfig, AutoTokenizer
 
 from secondguess._arrays import FloatArray
-from secondguess._files import MANIFEST
+from secondguess._files import manifest_digest
 from secondguess.language.engines import Draw, EngineError
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.language.generation import Sampling
@@ -87,9 +86,7 @@ class VllmEngine:
         formatter = PairFormatter(tokenizer, settings, context_length=length)
         engine = cls(address, formatter, batch_size=batch_size)
         engine._recalibration = wordings_only(SequenceRecalibration.load(folder))
-        manifest = Path(folder, MANIFEST)
-        if manifest.is_file():
-            engine._digest = hashlib.blake2b(manifest.read_bytes(), digest_size=16).hexdigest()
+        engine._digest = manifest_digest(Path(folder))
         return engine
 
     @property

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import ray
 import ray.data
 
 from secondguess._arrays import check_at_least
-from secondguess._files import Line, only_writer_of
+from secondguess._files import Line, manifest_digest, only_writer_of
 from secondguess.language.engines import LocalEngine
 from secondguess.language.jsonl import Window, WindowedJob, as_text, read_windows
 from secondguess.language.model import PairLanguageModel
@@ -95,6 +96,7 @@ def answer_file(
     Returns:
         How many rows `out` has, and how many lines were skipped.
     """
+    answers = replace(answers, model=manifest_digest(Path(folder)))
     settings = {
         "command": "answer",
         **answers.as_record(),

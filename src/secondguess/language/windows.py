@@ -22,6 +22,7 @@ from secondguess.language.jsonl import SKIPPED, Row, Window, parse_rows
 from secondguess.language.meaning_functions import meaning_from
 from secondguess.language.meanings import ScoredMeaning
 from secondguess.language.scoring import ScoredResponse
+from secondguess.theory.decoding import withheld
 from secondguess.theory.records import Decision, GapKind
 
 WindowWork = Callable[[Window], list[Row]]
@@ -39,6 +40,9 @@ class AnswerSettings:
         sampling: how tokens are chosen.
         gap: how confidences above 1 are treated.
         meaning: what answers mean, in the words of `meaning_from`; None to judge their wording.
+        max_gap: answers are chosen at `max_hallucination_rate`, and withheld if their gap exceeds
+            this; see `marked`.
+        model: a digest of the model's folder, for those who read the answers.
         seed: with the number of a window's first line, the seed of its samples.
     """
 
@@ -48,19 +52,26 @@ class AnswerSettings:
     sampling: Sampling = field(default_factory=Sampling)
     gap: GapKind = "absolute"
     meaning: str | None = None
+    max_gap: float | None = None
+    model: str | None = None
     seed: int = 0
 
-    def as_record(self) -> dict[str, Any]:
-        """What an unfinished job must repeat to be resumed."""
+    def decided_by(self) -> dict[str, Any]:
+        """How an answer was chosen, whatever the seed and whether it was withheld or not."""
+        alone = self.strategy == "selective" and self.meaning is None
         return {
+            "model": self.model,
             "max_hallucination_rate": self.max_hallucination_rate,
             "strategy": self.strategy,
-            "num_candidates": self.num_candidates,
+            "num_candidates": 1 if alone else self.num_candidates,
             "sampling": repr(self.sampling),
             "gap": self.gap,
             "meaning": self.meaning,
-            "seed": self.seed,
         }
+
+    def as_record(self) -> dict[str, Any]:
+        """What an unfinished job must repeat to be resumed."""
+        return {"decided_by": self.decided_by(), "max_gap": self.max_gap, "seed": self.seed}
 
 
 def scoring_work(engine: Engine, *, skip_bad: bool = False) -> WindowWork:
@@ -101,24 +112,28 @@ def answering_work(
     rate, sampling = settings.max_hallucination_rate, settings.sampling
     means = None if settings.meaning is None else meaning_from(settings.meaning)
     local = engine if isinstance(engine, LocalEngine) else None
+    decided_by = {"settings": settings.decided_by()}
     if means is not None and (local is None or sampling != Sampling()):
         raise ValueError(
             "a meaning is judged by draws from the model itself; expected no engine elsewhere "
             "(--engine) and no option on how tokens are chosen."
         )
 
-    def work(rows: list[EncodedRow], window: Window) -> list[Row]:
+    def decide(rows: list[EncodedRow], window: Window) -> list[Any]:
         place = [settings.seed, window.first_line]
         if local is None:
             prompts = [row.prompt for row in rows]
-            decided = answer_with(engine, prompts, rate, seed=place, sampling=sampling, **options)
-            return [describe_decision(engine.formatter, each) for each in decided]
+            return answer_with(engine, prompts, rate, seed=place, sampling=sampling, **options)
         here = {**options, "rng": np.random.default_rng(place), "batch_size": local.batch_size}
         if means is not None:
-            judged = answer(local.model, rows, rate, meaning=means, **here)
-            return [describe_meaning(each) for each in judged]
-        decided = answer(local.model, rows, rate, sampling=sampling, **here)
-        return [describe_decision(engine.formatter, each) for each in decided]
+            return answer(local.model, rows, rate, meaning=means, **here)
+        return answer(local.model, rows, rate, sampling=sampling, **here)
+
+    def work(rows: list[EncodedRow], window: Window) -> list[Row]:
+        decided = (withheld(each, settings.max_gap) for each in decide(rows, window))
+        if means is not None:
+            return [describe_meaning(each) | decided_by for each in decided]
+        return [describe_decision(engine.formatter, each) | decided_by for each in decided]
 
     return _by_window(engine.formatter.encode_prompt, work, skip_bad=skip_bad)
 

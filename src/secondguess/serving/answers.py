@@ -19,6 +19,7 @@ from secondguess.language.answering import Strategy
 from secondguess.language.engines import Draw, Engine
 from secondguess.language.formatting import FormatError
 from secondguess.language.generation import Sampling
+from secondguess.language.marked import MarkedAnswers
 from secondguess.language.meaning_functions import Meaning, meaning_from
 from secondguess.language.meanings import ScoredMeaning
 from secondguess.language.scoring import ScoredResponse, Tokens, totals
@@ -26,8 +27,7 @@ from secondguess.serving.batching import Batcher, Job
 from secondguess.serving.config import Defaults, ServerConfig
 from secondguess.serving.errors import RefusedRequest
 from secondguess.serving.schemas import Decoding
-from secondguess.theory.calibration.thresholds import GuaranteedThreshold
-from secondguess.theory.decoding import decode_rejection, decode_top1
+from secondguess.theory.decoding import decode_rejection, decode_top1, withheld
 from secondguess.theory.records import Decision, GapKind, SelfCheatScores
 
 CandidateT = TypeVar("CandidateT", ScoredResponse, ScoredMeaning)
@@ -48,7 +48,8 @@ class Choice:
         rate: the largest bound that was allowed.
         gap: how confidences above 1 were treated.
         num_samples: how many responses were drawn.
-        threshold: what marked answers guarantee, if it was decided just as they were.
+        settled: whether further candidates would change nothing.
+        marked: what marked answers guarantee, if it was decided just as they were.
     """
 
     decision: Decision[ScoredResponse] | Decision[ScoredMeaning]
@@ -56,7 +57,8 @@ class Choice:
     rate: float
     gap: GapKind
     num_samples: int
-    threshold: GuaranteedThreshold | None = None
+    settled: bool
+    marked: MarkedAnswers | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,7 @@ class _Rule:
     rate: float
     gap: GapKind
     fits: Callable[[str], bool] | None
-    threshold: GuaranteedThreshold | None
+    marked: MarkedAnswers | None
 
     def choice(
         self, candidates: list[CandidateT], scores: ScoresOf[CandidateT], num_samples: int
@@ -76,10 +78,13 @@ class _Rule:
         pool = candidates[:1] if self.strategy == "selective" else candidates
         eligible = [each for each in pool if self.fits is None or self.fits(each.text)]
         decode = decode_top1 if self.strategy == "top1" else decode_rejection
-        decision: Any = decode(
-            eligible, scores(eligible), max_hallucination_rate=self.rate, gap=self.gap
+        chosen_at = self.rate if self.marked is None else self.marked.chosen_at
+        chosen: Any = decode(
+            eligible, scores(eligible), max_hallucination_rate=chosen_at, gap=self.gap
         )
-        return Choice(decision, candidates, self.rate, self.gap, num_samples, self.threshold)
+        decision = withheld(chosen, None if self.marked is None else self.marked.max_gap)
+        settled = not chosen.abstained
+        return Choice(decision, candidates, self.rate, self.gap, num_samples, settled, self.marked)
 
 
 async def decide_choices(
@@ -112,8 +117,11 @@ async def decide_choices(
         request.max_hallucination_rate or defaults.max_hallucination_rate,
         request.gap or defaults.gap,
         fits,
-        config.threshold if as_marked else None,
+        config.marked if as_marked else None,
     )
+    finding = config.finding if rule.marked is None else None
+    if finding is not None and (objection := finding.objection(rule.rate)):
+        raise RefusedRequest(400, f"{objection}.", param="max_hallucination_rate")
     size = request.num_candidates or defaults.num_candidates
     if config.meaning is not None:
         size = max(2, size)
@@ -162,7 +170,7 @@ async def _by_wording(
     candidates: list[list[ScoredResponse]] = [[] for _ in asked]
     choices = [rule.choice(each, totals, 0) for each in candidates]
     for wave in [range(size)] if at_once else _waves(size):
-        waiting = [row for row, choice in enumerate(choices) if choice.decision.abstained]
+        waiting = [row for row, choice in enumerate(choices) if not choice.settled]
         draws = [
             Draw(asked[row][0], seed=(*asked[row][1], candidate), sampling=sampling)
             for row in waiting

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from secondguess.language.answering import Strategy
-from secondguess.theory.calibration.thresholds import GuaranteedThreshold
+from secondguess.language.findings import CheckFinding
+from secondguess.language.marked import MarkedAnswers
 from secondguess.theory.records import GapKind
 
 
@@ -42,7 +43,9 @@ class ServerConfig:
             one user message is the prompt. None: whether there is a template.
         meaning: what answers mean, in the words of `meaning_from`: then it is meanings that are
             judged, not wordings.
-        threshold: what marked answers guarantee of answers at the default rate.
+        marked: what marked answers guarantee of answers to requests that change nothing about how
+            they are decided; these are chosen as the marked ones were.
+        finding: what `check` found about the model; a rate that it does not support is refused.
         max_batch: how many responses are computed side by side.
         max_waiting: how many requests may wait in line.
         max_samples: how many responses one request may draw in all.
@@ -56,7 +59,8 @@ class ServerConfig:
     defaults: Defaults = field(default_factory=Defaults)
     chat: bool | None = None
     meaning: str | None = None
-    threshold: GuaranteedThreshold | None = None
+    marked: MarkedAnswers | None = None
+    finding: CheckFinding | None = None
     max_batch: int = 64
     max_waiting: int = 256
     max_samples: int = 2048

@@ -204,7 +204,7 @@ class Handlers:
             )
 
     def _model(self) -> dict[str, Any]:
-        defaults = self.config.defaults
+        defaults, finding = self.config.defaults, self.config.finding
         return {
             "id": self.config.model_name,
             "object": "model",
@@ -214,9 +214,10 @@ class Handlers:
                 "max_hallucination_rate": defaults.max_hallucination_rate,
                 "strategy": defaults.strategy,
                 "num_candidates": defaults.num_candidates,
+                "resolution": None if finding is None else finding.resolution,
                 "max_tokens": self.engine.formatter.config.response_length - 1,
                 "meaning": self.config.meaning,
-                "guarantee": records.guarantee_record(self.config.threshold),
+                "guarantee": records.guarantee_record(self.config.marked),
             },
         }
 

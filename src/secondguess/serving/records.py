@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from secondguess.language.formatting import PairFormatter
+from secondguess.language.marked import MarkedAnswers
 from secondguess.language.meanings import ScoredMeaning
 from secondguess.language.scoring import ScoredResponse
 from secondguess.serving.answers import Choice
 from secondguess.theory.bounds import hallucination_bound
-from secondguess.theory.calibration.thresholds import GuaranteedThreshold
 from secondguess.theory.records import GapKind, RestsOn
 
 Record = dict[str, Any]
@@ -67,7 +67,7 @@ def choice_record(formatter: PairFormatter, choice: Choice, *, tokens: bool, all
         "meaning": None,
         "max_hallucination_rate": choice.rate,
         "num_candidates": choice.num_samples,
-        "guarantee": guarantee_record(choice.threshold),
+        "guarantee": guarantee_record(choice.marked),
     }
     if decision.response is not None:
         given = candidate_record(formatter, decision.response, choice.gap)
@@ -82,11 +82,14 @@ def choice_record(formatter: PairFormatter, choice: Choice, *, tokens: bool, all
     return record
 
 
-def guarantee_record(threshold: GuaranteedThreshold | None) -> Record | None:
+def guarantee_record(marked: MarkedAnswers | None) -> Record | None:
     """What marked answers promise about all answers together, whatever the model is."""
-    if threshold is None:
+    if marked is None:
         return None
+    threshold = marked.threshold
     return {
+        "max_gap": marked.max_gap,
+        "chosen_at": marked.chosen_at,
         "max_error_rate": threshold.max_error_rate,
         "failure_rate": threshold.failure_rate,
         "num_marked": threshold.num_rows,
@@ -96,6 +99,11 @@ def guarantee_record(threshold: GuaranteedThreshold | None) -> Record | None:
 
 def refusal(choice: Choice) -> str:
     """Why nothing was said, in words for a person."""
+    if choice.marked is not None:
+        return (
+            f"I don't know. I am less sure of what I would say than I must be, so that at most "
+            f"{choice.marked.threshold.max_error_rate:.2g} of my answers are wrong."
+        )
     return (
         f"I don't know. For none of the {choice.num_samples} answer(s) I considered is the "
         f"chance of being made up known to be at most {choice.rate:.2g}, the limit here."

@@ -117,6 +117,26 @@ def decode_top1(
     return _answer(responses, scores, gaps, best, num_candidates=len(responses))
 
 
+def withheld(decision: Decision[ResponseT], max_gap: float | None) -> Decision[ResponseT]:
+    """An answer that was chosen already, unless its gap exceeds `max_gap`: then an abstention.
+
+    Told a smaller rate, `decode_rejection` and `decode_top1` would choose another candidate. What
+    is known of the answers that were chosen, such as a guaranteed threshold, needs them unchanged.
+
+    >>> scores = SelfCheatScores(np.log([0.3, 0.6]), np.log([0.3, 0.7]))
+    >>> decision = decode_top1(["edge", "heads"], scores, max_hallucination_rate=0.5)
+    >>> withheld(decision, 0.2).response, withheld(decision, 0.1).response
+    ('heads', None)
+
+    Args:
+        decision: what a decoder decided.
+        max_gap: the largest gap that is still given; None for any.
+    """
+    if decision.gap is None or max_gap is None or decision.gap <= max_gap:
+        return decision
+    return _abstain(decision.num_candidates)
+
+
 def _judge(
     responses: Sequence[ResponseT],
     scores: SelfCheatScores,
