@@ -2,7 +2,7 @@
 
     python docs/tables/serving_page.py
 
-They are made from what `benchmarks/serving.py` measured.
+They are made from what `benchmarks/serving.py` and `benchmarks/engines.py` measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAGE = "serving.md"
 
 def results() -> list[dict[str, Any]]:
     """The committed measurements."""
-    return [result(name) for name in ("serving",)]
+    return [result(name) for name in ("serving", "engines")]
 
 
 def result(name: str) -> dict[str, Any]:
@@ -60,9 +60,38 @@ def load() -> str:
     )
 
 
+def engines() -> str:
+    """What scoring costs on each engine."""
+    record = result("engines")
+    rows = [
+        [
+            str(row["prompt_tokens"]),
+            *(
+                f"{row[name][work]:.1f}"
+                for work in ("sample", "score")
+                for name in ("local", "vllm")
+            ),
+            f"{row['vllm']['score'] / row['local']['score']:.1f}",
+        ]
+        for row in record["rows"]
+    ]
+    heads = [
+        "tokens in a prompt",
+        *("sample and score: here", "vLLM", "score only: here", "vLLM", "ratio of scoring"),
+    ]
+    return (
+        f"{pages.table(heads, rows, num_left=0)}\n\nMilliseconds per response, "
+        f"{record['responses']} responses at a time, the fastest of {record['turns']} turns that "
+        f"the engines took one after the other. Measured by `{record['command']}`. "
+        f"The largest difference of a token's score was {record['largest_difference']:.1e} nats, "
+        f"and {record['equal_decisions']:,} of {record['decisions']:,} decisions about the same "
+        f"candidates were the same."
+    )
+
+
 def rendered() -> str:
     """The page with its tables made anew."""
-    return pages.filled(PAGE, {"load": load})
+    return pages.filled(PAGE, {"load": load, "engines": engines})
 
 
 if __name__ == "__main__":

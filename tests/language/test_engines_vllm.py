@@ -39,7 +39,9 @@ def benchmark() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(path.parent)  # as if it were run
+        spec.loader.exec_module(module)
     return module
 
 
