@@ -31,7 +31,14 @@ RESULTS = Path(__file__).parent.parent / "results"
 MISS_RATE, FAILURE_RATE = 0.1, 0.05
 METHODS: tuple[IntervalMethod, ...] = ("pairs", "counts", "auto")
 SYMMETRIC, BETA = NestedFamily("symmetric", 0.0025), NestedFamily("beta", 0.0004)
-CLASSIFIER: dict[str, Any] = {"width": 64, "num_steps": 600, "batch_size": 256, "random_state": 0}
+CLASSIFIER: dict[str, Any] = {
+    "backbone": "mlp",
+    "recalibrate": "likelihood",
+    "width": 64,
+    "num_steps": 600,
+    "batch_size": 256,
+    "random_state": 0,
+}
 """The pair classifier on frozen features whose predictions are calibrated."""
 
 

@@ -39,6 +39,8 @@ ORDERS = {"CIFAR-10H": (2, 10, 40), "CIFAR-10N": (2, 3)}
 RESPONSES = {"CIFAR-10H": (2, 3, 5, 10, 50), "CIFAR-10N": (2, 3)}
 MISS_RATE, NUM_BINS = 0.1, 25
 CLASSIFIER: dict[str, Any] = {
+    "backbone": "mlp",
+    "recalibrate": "likelihood",
     "width": 64,
     "num_steps": 600,
     "batch_size": 256,

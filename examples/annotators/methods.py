@@ -33,7 +33,9 @@ def pair_classifier(head: HeadName, *, seed: int) -> PairClassifier:
     """The estimator with the settings of this example."""
     return PairClassifier(
         targets="responses",
+        backbone="mlp",
         head=head,
+        recalibrate="likelihood",
         width=WIDTH,
         num_steps=NUM_STEPS,
         batch_size=BATCH_SIZE,

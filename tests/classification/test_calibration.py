@@ -162,7 +162,7 @@ def test_the_result_depends_neither_on_label_order_nor_on_that_of_columns() -> N
     X = rng.normal(size=(300, 2))
     seen = X[:, :1] + 0.5 * rng.normal(size=(300, 3))
     Y = np.array(["low", "mid", "top"])[np.digitize(seen, [-0.5, 0.5])]
-    model = PairClassifier(targets="responses", width=16, num_steps=30).fit(X[:150], Y[:150])
+    model = PairClassifier(targets="responses").fit(X[:150], Y[:150])
     given = PairData.from_responses(Y[150:])
     turned = PairData.from_responses(Y[150:], classes=["top", "other", "low", "mid"])
     assert turned.classes.tolist() != model.classes_.tolist()
@@ -174,7 +174,7 @@ def test_the_result_depends_neither_on_label_order_nor_on_that_of_columns() -> N
         for y in (given, turned)
     ]
     assert bounds[0] == bounds[1]
-    again = PairClassifier(targets="responses", width=16, num_steps=30)
+    again = PairClassifier(targets="responses", backbone="mlp", width=16, num_steps=30)
     losses = [
         again.fit(X[:150], Y[:150], validation=(X[150:], y)).history_.validation_losses
         for y in (given, turned)
@@ -204,7 +204,7 @@ def test_conditions_are_saved_with_the_intervals(tmp_path) -> None:
     rng = np.random.default_rng(0)
     X = rng.random((300, 1))
     y = _draw(rng, X[:, 0])
-    model = PairClassifier(targets="responses", width=16, num_steps=5).fit(X[:100], y[:100])
+    model = PairClassifier(targets="responses").fit(X[:100], y[:100])
     model.calibrate(X[100:], y[100:]).save(tmp_path / "model")
     loaded = PairClassifier.load(tmp_path / "model")
     assert loaded.calibration_conditions_ == model.calibration_conditions_

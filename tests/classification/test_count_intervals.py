@@ -21,7 +21,7 @@ def world(rng, n, k=40):
 @pytest.fixture(scope="module")
 def fitted():
     inputs, counts, _ = world(np.random.default_rng(0), 400)
-    model = PairClassifier("counts", num_steps=100, width=16, batch_size=64)
+    model = PairClassifier("counts", backbone="linear")
     return model.fit(inputs, counts)
 
 

@@ -209,3 +209,12 @@ def test_mixture_variance_survives_a_marginal_that_underflows() -> None:
     # C = m^2 / mean(q^2) = (1/2)^2 / (1/2): half of the components know the class, half do not.
     torch.testing.assert_close(joint.epistemic_confidence[0, 2], torch.tensor(0.5))
     np.testing.assert_allclose(joint.scores().epistemic_confidence[0, 2], 0.5, rtol=1e-5)
+
+
+def test_a_sure_mixture_in_float32_is_a_prediction() -> None:
+    # Weights normalised in float32 sum to a little more than one in float64 for some rows.
+    weights = torch.randn(1000, 3, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    sure = torch.tensor([0.0, -torch.inf]).expand(1000, 3, 2)
+    joint = MixtureJoint(weights, sure)
+    assert joint.double().marginal.max() > 1
+    assert joint.prediction().probs.max() == 1

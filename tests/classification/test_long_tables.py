@@ -110,7 +110,7 @@ def test_single_responses_are_trained_on_and_left_out_of_the_guarantee(loss) -> 
     seen = X[:, :1] + 0.5 * rng.normal(size=(400, 3))
     rows = [list(row[:k]) for row, k in zip(seen > 0, rng.integers(1, 4, 400), strict=True)]
     data = PairData.from_ragged(rows)
-    model = PairClassifier(loss=loss, width=16, num_steps=30).fit(X, data)
+    model = PairClassifier(loss=loss, backbone="mlp", width=16, num_steps=30).fit(X, data)
     assert np.isfinite(model.score(X, data))
     paired = data.has_pair
     whole = model.calibrate(X, data, min_variance=0.05).predict_interval(X)

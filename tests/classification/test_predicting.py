@@ -30,7 +30,7 @@ from secondguess.classification.estimators import PairClassifier
 rng = np.random.default_rng(0)
 X, Y = rng.normal(size=(6_000, 2)), rng.integers(100, size=(6_000, 2))
 model = PairClassifier(
-    targets="responses", head="symmetric", width=8, num_steps=1, classes=range(100)
+    "responses", backbone="mlp", head="symmetric", width=8, num_steps=1, classes=range(100)
 ).fit(X[:150], Y[:150])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 model.score(X, Y)
@@ -57,7 +57,9 @@ def test_chunks_change_nothing(head, monkeypatch) -> None:
     assert one_chunk == held_out_loss(whole, data)
     monkeypatch.setattr(predicting, "ROWS_AT_ONCE", 7)
     assert [rows.stop for rows, _ in joints_of(model, inputs)][-2:] == [98, 100]
-    variance = read_joints(model, inputs, lambda joint: joint.prediction().variance)
+    variance = read_joints(
+        joints_of(model, inputs), len(inputs), lambda joint: joint.prediction().variance
+    )
     np.testing.assert_allclose(variance, whole.epistemic_variance, rtol=1e-9)
     assert mean_loss(model, inputs, data) == pytest.approx(one_chunk, rel=1e-12)
 

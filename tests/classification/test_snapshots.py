@@ -67,7 +67,13 @@ def test_snapshots_learn_a_law_that_pairs_cannot_tell():
     three_points = rng.choice([0.0, 0.5, 1.0], p=[1 / 6, 2 / 3, 1 / 6], size=n)
     ones = rng.binomial(k, three_points)
     inputs, counts = np.zeros((n, 1)), np.stack([k - ones, ones], axis=1)
-    settings = {"num_components": 3, "width": 8, "num_steps": 400, "learning_rate": 0.02}
+    settings = {
+        "backbone": "mlp",
+        "num_components": 3,
+        "width": 8,
+        "num_steps": 400,
+        "learning_rate": 0.02,
+    }
     model = PairClassifier(
         "counts", loss="snapshot", recalibrate=False, validation_fraction=0, **settings
     ).fit(inputs, counts)
@@ -83,11 +89,11 @@ def test_snapshots_learn_a_law_that_pairs_cannot_tell():
 def test_other_heads_have_no_distribution():
     rng = np.random.default_rng(0)
     inputs, y = rng.normal(size=(60, 2)), rng.integers(2, size=(60, 3))
-    model = PairClassifier("responses", head="binary", num_steps=2).fit(inputs, y)
+    model = PairClassifier("responses", head="binary").fit(inputs, y)
     with pytest.raises(ValueError, match="expected head='mixture'"):
         model.predict_distribution(inputs)
     with pytest.raises(ValueError, match="expected a mixture head"):
-        PairClassifier("responses", head="binary", loss="snapshot", num_steps=2).fit(inputs, y)
+        PairClassifier("responses", head="binary", loss="snapshot").fit(inputs, y)
 
 
 def test_recalibration_by_all_annotations_repairs_what_was_spoilt():
@@ -116,7 +122,7 @@ def test_the_loss_of_chunks_is_the_loss_of_all(monkeypatch):
     ones = rng.binomial(6, 0.3, 50)
     counts = np.stack([rng.integers(2, 9, 50), ones], axis=1)
     inputs = rng.normal(size=(50, 2))
-    model = PairClassifier("counts", classes=[0, 1], loss="snapshot", num_steps=3)
+    model = PairClassifier("counts", classes=[0, 1], loss="snapshot")
     model.fit(inputs, counts)
     rows = model._rows(inputs, counts)
     whole = mean_loss(model.model_, *rows, snapshot=True)

@@ -125,7 +125,7 @@ def test_classes_in_another_order_are_refused(kind) -> None:
 def test_a_real_estimator_can_be_drawn(kind) -> None:
     inputs = RNG.normal(size=(60, 2))
     y = (inputs[:, :1] + 0.5 * RNG.normal(size=(60, 3)) > 0).astype(int)
-    model = PairClassifier(targets="responses", num_steps=5, width=8).fit(inputs, y)
+    model = PairClassifier(targets="responses").fit(inputs, y)
     display = kind.from_estimator(model, inputs, PairData.from_responses(y))
     assert display.line_.get_label() == "PairClassifier"
 

@@ -77,6 +77,11 @@ class BinaryJoint(TabularJoint):
         )
 
     @override
+    def correlated(self, correlation: Tensor) -> BinaryJoint:
+        logit = _correlated(self.correlation_logit, correlation)
+        return BinaryJoint(self.mean_logit, logit)
+
+    @override
     def double(self) -> BinaryJoint:
         return BinaryJoint(self.mean_logit.double(), self.correlation_logit.double())
 
@@ -146,16 +151,33 @@ class ClasswiseJoint(PairJoint):
         )
 
     @override
+    def correlated(self, correlation: Tensor) -> ClasswiseJoint:
+        logits = _correlated(self.correlation_logits, correlation.unsqueeze(-1))
+        return ClasswiseJoint(self.log_means, logits)
+
+    @override
     def double(self) -> ClasswiseJoint:
         return ClasswiseJoint(self.log_means.double(), self.correlation_logits.double())
 
 
 def _shift_correlation(logits: Tensor, correlation: Tensor) -> Tensor:
     """The logits of a pair's correlation after `PairJoint.recalibrated`."""
+    return _raised(logits, correlation) if correlation >= 0 else _lowered(logits, -correlation)
+
+
+def _correlated(logits: Tensor, correlation: Tensor) -> Tensor:
+    """The same for correlations of both signs."""
+    raised = _raised(logits, correlation.clamp_min(0))
+    return torch.where(correlation >= 0, raised, _lowered(logits, (-correlation).clamp_min(0)))
+
+
+def _raised(logits: Tensor, s: Tensor) -> Tensor:
+    # r' = (1 - s) r + s, and 1 - r' = (1 - s) (1 - r)
     log_r, log_rest = logsigmoid(logits), logsigmoid(-logits)
-    if correlation >= 0:  # r' = (1 - s) r + s, and 1 - r' = (1 - s) (1 - r)
-        log_r = torch.logaddexp(torch.log1p(-correlation) + log_r, correlation.log())
-        return log_r - (torch.log1p(-correlation) + log_rest)
-    # r' = (1 + s) r, and 1 - r' = (1 - r) - s r
-    log_rest = torch.logaddexp(log_rest, (-correlation).log() + log_r)
-    return torch.log1p(correlation) + log_r - log_rest
+    return torch.logaddexp(torch.log1p(-s) + log_r, s.log()) - (torch.log1p(-s) + log_rest)
+
+
+def _lowered(logits: Tensor, s: Tensor) -> Tensor:
+    # r' = (1 - s) r, and 1 - r' = (1 - r) + s r
+    log_r, log_rest = logsigmoid(logits), logsigmoid(-logits)
+    return torch.log1p(-s) + log_r - torch.logaddexp(log_rest, s.log() + log_r)

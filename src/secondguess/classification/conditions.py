@@ -8,6 +8,7 @@ warns of data that may, and puts what is left into words, to stand next to the i
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,7 @@ from secondguess.theory.calibration.raters import LEANING_LEVEL, check_equal_lea
 
 
 def check_conditions(
-    inputs: ArrayLike, data: PairData, groups: ArrayLike | None = None
+    inputs: Any, data: PairData, groups: ArrayLike | None = None
 ) -> tuple[str, ...]:
     """The conditions under which intervals from this calibration set are guaranteed.
 

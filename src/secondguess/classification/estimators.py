@@ -1,16 +1,18 @@
 """`PairClassifier`: pair models with the conventions of scikit-learn.
 
-The estimator puts the parts of this layer together: pair data, a head on a backbone, the training
-loop with early stopping on held-out pairs, and second-order recalibration. Labels, probabilities
-and guaranteed intervals follow from its moments in `predictions.py`.
+The estimator puts the parts of this layer together: a logistic regression on the shares of the
+annotators, with a head that learns from pairs how far it is off and a network where it helps
+(`stacked_fitting.py`), or a network trained end to end (`network_fitting.py`). Then the variance is
+recalibrated. What follows from joints is in `joint_predictions.py`.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -24,32 +26,45 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from secondguess._arrays import FloatArray
+from secondguess.classification.defaults import (
+    NetworkSettings,
+    network_alone,
+    network_beside_regression,
+)
 from secondguess.classification.distributions import predicted_distribution
-from secondguess.classification.fitting import LossName, Rows, hold_out, train_pair_model
-from secondguess.classification.heads import HeadName, PairModel, build_head, num_features_of
+from secondguess.classification.fit_warnings import warn_of_recalibration
+from secondguess.classification.fitting import FitSettings, LossName, Rows, check_loss
+from secondguess.classification.heads import HeadName, PairModel, head_name
+from secondguess.classification.inputs import Standardisation, as_tensor
 from secondguess.classification.joint import PairJoint
+from secondguess.classification.joint_predictions import JointPredictions
 from secondguess.classification.labels import Targets
 from secondguess.classification.losses import EIGENVALUE_WEIGHT
+from secondguess.classification.network_fitting import (
+    fit_network,
+    pair_network,
+    residual_backbone,
+)
 from secondguess.classification.pairs import PairData
-from secondguess.classification.predicting import joint_of, mean_loss, read_joints
-from secondguess.classification.predictions import PairPredictions
-from secondguess.classification.recalibration import PairRecalibration, fit_recalibration
+from secondguess.classification.predicting import joint_of, joints_of
 from secondguess.classification.saving import MODEL, SavedClassifier
-from secondguess.models.residual_mlp import ResidualMLP
+from secondguess.classification.stacked_fitting import fit_stacked
+from secondguess.classification.stacking import empty_stacked_model, network_size
+from secondguess.classification.variance_map import VarianceMap, fit_variance_map
 from secondguess.theory.distribution import PredictedDistribution
-from secondguess.theory.records import Prediction
-from secondguess.training.loop import TrainingConfig
+from secondguess.training.loop import TrainingHistory
+
+BackboneName = Literal["auto", "linear", "mlp"]
 
 
-class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
+class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
     """A classifier that says what it does not know, from two or more annotators per item.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
     >>> annotators = rng.normal(size=(300, 3))  # three people see the item, and add their own view
     >>> y = np.where(X[:, :1] + 0.5 * annotators > 0, "yes", "no")
-    >>> model = PairClassifier(targets="responses", num_steps=100).fit(X, y)
+    >>> model = PairClassifier(targets="responses", backbone="linear").fit(X, y)
     >>> model.predict([[-2, 0], [2, 0]])
     array(['no', 'yes'], dtype='<U3')
     >>> model.predict_variance(X).shape, bool((model.predict_confidence(X) <= 1).all())
@@ -63,19 +78,28 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
 
     Args:
         targets: `responses` or `counts`. There is no default that would guess it.
-        head: `mixture`, `symmetric`, or `binary` (mean and correlation; with more than two classes
-            one such pair per class, which gives no table).
+        head: `correlation`, `mixture`, `symmetric`, or `binary` (mean and correlation; with more
+            than two classes one such pair per class, which gives no table). By default
+            `correlation` or `mixture`, whichever makes held-out pairs likelier; `mixture` where the
+            backbone is a network alone.
         num_components: R of the mixture head; see `MixturePairHead` for the default.
-        backbone: a module from inputs to features `(n, d)`, which is copied before it is trained;
-            by default the residual MLP of appendix F.1, on standardised features.
-        width: width of the default backbone; the paper's is 128.
+        backbone: `linear` is a logistic regression with a head that learns from pairs how far it is
+            off: fast, and hard to beat where rows are few or features are those of a good encoder.
+            `auto` adds a small network to that, where held-out pairs become likelier by it. `mlp`
+            is the residual MLP of appendix F.1 alone. All see standardised features. Or a module of
+            your own from inputs to features `(n, d)`, which is copied before it is trained.
+        width: width of the network; the paper's, and the default of `mlp`, is 128. With `auto` it
+            follows the number of rows, as do the settings of the training (`defaults.py`).
         classes: the labels there are, in order, where not all of them occur in y.
         loss: `all_pairs` uses all annotations of a row at once, `pair` a random pair per epoch,
             `snapshot` the likelihood of all annotations (mixture head).
         eigenvalue_weight: weight of the negative-eigenvalue penalty (symmetric head).
-        recalibrate: whether to fit a `PairRecalibration` on the validation rows.
-        validation_fraction: share of the rows held out for early stopping and recalibration; 0 for
-            none. With fewer than 20 such rows none are held out.
+        recalibrate: whether to recalibrate the variance on rows that were not trained on
+            (`VarianceMap`; where the backbone is a network alone, `PairRecalibration` before it).
+            `likelihood` leaves the map out.
+        validation_fraction: share of the rows that a network alone holds out for early stopping and
+            recalibration; 0 for none. With fewer than 20 such rows none are held out. `auto` and
+            `linear` set no rows aside up to 10,000, and a tenth beyond.
         patience: how many validations without improvement end the training.
         validate_every: steps between validations.
         num_steps: optimizer steps at most.
@@ -91,37 +115,39 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         classes_: `(K,)` labels.
         model_: the trained `PairModel`.
         recalibration_: the fitted `PairRecalibration`; the identity where there was none.
-        history_: losses of the training.
+        variance_map_: the fitted `VarianceMap`; the identity where there was none.
+        history_: losses of the training; empty where no network was trained.
         inflations_, intervals_, calibration_conditions_: see `PairPredictions`.
     """
 
     targets: Targets | None
-    head: HeadName
+    head: HeadName | None
     loss: LossName
     n_features_in_: int
     feature_names_in_: NDArray[Any]
     model_: PairModel
-    recalibration_: PairRecalibration
+    standardisation_: Standardisation
+    history_: TrainingHistory
 
     def __init__(
         self,
         targets: Targets | None = None,
         *,
-        head: HeadName = "mixture",
+        head: HeadName | None = None,
         num_components: int | None = None,
-        backbone: nn.Module | None = None,
-        width: int = 128,
+        backbone: nn.Module | BackboneName = "auto",
+        width: int | None = None,
         classes: Sequence[Any] | None = None,
         loss: LossName = "all_pairs",
         eigenvalue_weight: float = EIGENVALUE_WEIGHT,
-        recalibrate: bool = True,
+        recalibrate: bool | Literal["likelihood"] = True,
         validation_fraction: float = 0.1,
-        patience: int = 10,
-        validate_every: int = 50,
-        num_steps: int = 2000,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 1e-4,
+        patience: int | None = None,
+        validate_every: int | None = None,
+        num_steps: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
         random_state: int | np.random.RandomState | None = 0,
         checkpoint_dir: str | Path | None = None,
         progress: bool = False,
@@ -162,75 +188,39 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
             groups: `(n,)` labels; near-duplicates share one, and are held out together.
             validation: inputs and targets to use for validation, instead of rows of X.
         """
-        if y is None:
-            raise ValueError("PairClassifier requires y to be passed, but the target y is None.")
-        data = PairData.from_targets(y, self.targets, classes=self.classes)
+        check_loss(self.loss)
+        self._check_backbone()
+        data = self._targets_to_fit(y, self.classes)
         rows = Rows(self._inputs(X, fitting=True), data)
         check_consistent_length(rows.inputs, rows.data)
-        self.classes_ = rows.data.classes
-        if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class, {self.classes_.tolist()}; expected two or more.")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held_out = None if validation is None else self._rows(*validation)
-        if held_out is None:
-            rows, held_out = hold_out(rows, self.validation_fraction, seed=seed, groups=groups)
-        generator = torch.Generator().manual_seed(seed)
-        own = self.backbone
-        num_features = None if own is None else num_features_of(own, rows.inputs[:2])
-        self.model_ = self._network(num_features, generator)
-        self.history_ = train_pair_model(
-            self.model_,
-            rows,
-            config=TrainingConfig(
-                num_steps=self.num_steps,
-                learning_rate=self.learning_rate,
-                warmup_steps=min(100, self.num_steps // 10),
-                weight_decay=self.weight_decay,
-                clip_norm=1.0,
-                validate_every=self.validate_every,
-                patience=self.patience,
-                seed=seed,
-            ),
-            batch_size=self.batch_size,
-            validation=held_out,
-            loss=self.loss,
-            eigenvalue_weight=self.eigenvalue_weight,
-            checkpoint_dir=self.checkpoint_dir,
-            progress="pair classifier" if self.progress else None,
-        )
-        if self.backbone is None:
+        settings = self._settings(len(rows.data), seed)
+        if self.backbone in ("auto", "linear"):
+            fitted = fit_stacked(rows, settings, validation=held_out, groups=groups)
+        else:
+            own = self.backbone if isinstance(self.backbone, nn.Module) else None
+            fitted = fit_network(rows, settings, backbone=own, validation=held_out, groups=groups)
+        self.model_, self.history_ = fitted.model, fitted.history
+        self.recalibration_ = fitted.recalibration
+        if not isinstance(self.backbone, nn.Module):
             # In float64 a prediction does not depend on the rows that are predicted with it.
             self.model_.cpu().double()
-        self.recalibration_ = PairRecalibration()
-        if self.recalibrate and held_out is not None:
-            joint = joint_of(self.model_, held_out.inputs)
-            self.recalibration_ = fit_recalibration(
-                joint, held_out.data, snapshot=self.loss == "snapshot"
-            )
-        # Intervals of an earlier fit would speak of another model.
-        for name in ("inflations_", "intervals_", "calibration_conditions_"):
-            self.__dict__.pop(name, None)
+        self.variance_map_ = VarianceMap()
+        if fitted.held_out is not None and fitted.held_out_data is not None:
+            found, data = fitted.held_out, fitted.held_out_data
+            if self.recalibrate is True:
+                rng = np.random.default_rng(seed)
+                self.variance_map_ = fit_variance_map(found, data, rng=rng)
+            warn_of_recalibration(found, data, self.variance_map_, fitted.raw_variance)
+        self._forget_calibration()
         return self
 
-    def predict_confidence(self, X: ArrayLike) -> FloatArray:
-        """The epistemic confidence of each class, `(n, K)`."""
+    def joints(self, X: Any, values_per_row: int = 0) -> Iterator[tuple[slice, PairJoint]]:
+        """The joints of all rows in float64, some rows at a time, each with the rows it is of."""
         check_is_fitted(self)
-        return read_joints(
-            self.model_,
-            self._inputs(X),
-            lambda joint: self._recalibrated(joint).scores().epistemic_confidence,
-        )
-
-    def predict_moments(self, X: ArrayLike) -> Prediction:
-        """Probabilities and variances as the record that metrics and figures take."""
-        check_is_fitted(self)
-
-        def moments(joint: PairJoint) -> FloatArray:
-            prediction = self._recalibrated(joint).prediction()
-            return np.stack([prediction.probs, prediction.variance], axis=1)
-
-        both = read_joints(self.model_, self._inputs(X), moments)
-        return Prediction(both[:, 0], both[:, 1])
+        for rows, joint in joints_of(self.model_, self._inputs(X), values_per_row=values_per_row):
+            yield rows, self._recalibrated(joint)
 
     def predict_joint(self, X: ArrayLike) -> PairJoint:
         """The joints of all rows: tabular, but for a `binary` head with more than two classes."""
@@ -241,37 +231,29 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         """Candidates for p(.|x) and their weights (`mixture` head, best with loss `snapshot`)."""
         return predicted_distribution(self.predict_joint(X))
 
-    def score(  # pyright: ignore[reportIncompatibleMethodOverride] (no sample weights)
-        self, X: ArrayLike, y: ArrayLike | PairData
-    ) -> float:
-        """Mean log-likelihood of the pairs of responses, over all pairs of each row.
-
-        With a `binary` head and more than two classes it is a sum over classes, which cannot be
-        compared with the other heads.
-        """
-        check_is_fitted(self)
-        rows = self._rows(X, y)
-        inputs, data = rows.take(np.flatnonzero(rows.data.has_pair))
-        return -mean_loss(self.model_, inputs, data, self._recalibrated)
-
     def save(self, directory: str | Path) -> None:
         """Write the fitted estimator as safetensors and JSON; see `load`."""
         check_is_fitted(self)
         settings = self.get_params(deep=False)
-        for name in ("backbone", "classes", "random_state", "checkpoint_dir"):
+        for name in ("classes", "random_state", "checkpoint_dir"):
             settings.pop(name)
+        own = isinstance(self.backbone, nn.Module)
+        if own:
+            settings.pop("backbone")
         tensors = {MODEL + name: value for name, value in self.model_.state_dict().items()}
-        if self.backbone is None:
-            tensors["feature_mean"] = torch.from_numpy(self.feature_mean_)
-            tensors["feature_scale"] = torch.from_numpy(self.feature_scale_)
+        if not own:
+            tensors |= self.standardisation_.tensors()
         SavedClassifier(
             settings=settings,
-            own_backbone=self.backbone is not None,
+            own_backbone=own,
             classes=self.classes_,
             num_inputs=self.n_features_in_,
             num_features=self.model_.head.in_features,
+            head=head_name(self.model_.head),
+            network=network_size(self.model_),
             feature_names=getattr(self, "feature_names_in_", np.array([])).tolist(),
             recalibration=self.recalibration_,
+            variance_map=self.variance_map_,
             inflations=getattr(self, "inflations_", None),
             intervals=getattr(self, "intervals_", None),
             conditions=getattr(self, "calibration_conditions_", ()),
@@ -287,20 +269,39 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
             backbone: a module of the same architecture, where the estimator had one of its own.
         """
         saved = SavedClassifier.read(Path(directory), own_backbone=backbone is not None)
-        classifier = cls(**saved.settings, backbone=backbone)
+        settings: dict[str, Any] = dict(saved.settings)
+        if backbone is not None:
+            settings["backbone"] = backbone
+        classifier = cls(**settings)
         classifier.classes_ = saved.classes
         classifier.n_features_in_ = saved.num_inputs
         if saved.feature_names:
             classifier.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-        model = classifier._network(saved.num_features)
+        if classifier.backbone in ("auto", "linear"):
+            model = empty_stacked_model(
+                saved.num_inputs,
+                len(saved.classes),
+                saved.head,
+                classifier.num_components,
+                saved.network,
+            )
+        else:
+            body = copy.deepcopy(backbone)
+            model = pair_network(
+                body or residual_backbone(saved.num_inputs, classifier._network()),
+                saved.num_features,
+                len(saved.classes),
+                head=saved.head,
+                num_components=classifier.num_components,
+            )
         if backbone is None:
             model.double()
-            classifier.feature_mean_ = saved.tensors["feature_mean"].numpy()
-            classifier.feature_scale_ = saved.tensors["feature_scale"].numpy()
+            classifier.standardisation_ = Standardisation.from_tensors(saved.tensors)
         saved.fill(model)
         classifier.model_ = model.eval()
         classifier.recalibration_ = saved.recalibration
         vars(classifier).update(saved.calibration())
+        classifier.variance_map_ = saved.variance_map
         return classifier
 
     def _rows(self, X: ArrayLike, y: ArrayLike | PairData) -> Rows:
@@ -310,39 +311,37 @@ class PairClassifier(PairPredictions, ClassifierMixin, BaseEstimator):
         return rows
 
     def _inputs(self, X: Any, *, fitting: bool = False) -> Tensor:
-        """X as a tensor, standardised for the default backbone; in fitting, X is remembered."""
-        default = self.backbone is None
-        kind = {"dtype": np.float64 if default else "numeric", "allow_nd": not default}
-        array = np.asarray(validate_data(self, X, reset=fitting, **kind))
-        if not default:
-            return torch.from_numpy(
-                array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
-            )
+        """X as a tensor, standardised but for a backbone of one's own; in fitting remembered."""
+        if isinstance(self.backbone, nn.Module):
+            return as_tensor(validate_data(self, X, reset=fitting, dtype="numeric", allow_nd=True))
+        array = np.asarray(validate_data(self, X, reset=fitting, dtype=np.float64))
         if fitting:
-            spread = array.std(axis=0)
-            self.feature_mean_ = array.mean(axis=0)
-            self.feature_scale_ = np.where(spread > 0, spread, 1.0)
-        return torch.from_numpy((array - self.feature_mean_) / self.feature_scale_)
+            self.standardisation_ = Standardisation.of(array)
+        return torch.from_numpy(self.standardisation_(array))
 
-    def _network(
-        self, num_features: int | None, generator: torch.Generator | None = None
-    ) -> PairModel:
-        """An untrained network: the backbone, which gives so many features, and its head."""
-        if self.backbone is not None and num_features is not None:
-            backbone = copy.deepcopy(self.backbone)
-        else:
-            # The residual MLP of appendix F.1: hidden layers four times as wide as its stream.
-            backbone = ResidualMLP(
-                self.n_features_in_,
-                width=self.width,
-                hidden_width=4 * self.width,
-                generator=generator,
+    def _check_backbone(self) -> None:
+        if not isinstance(self.backbone, nn.Module) and self.backbone not in get_args(BackboneName):
+            raise ValueError(
+                f"backbone is {self.backbone!r}; expected 'auto', 'linear', 'mlp' or a module."
             )
-            num_features = backbone.num_features
-        head = build_head(
-            self.head, num_features, len(self.classes_), self.num_components, generator=generator
-        )
-        return PairModel(backbone, head)
 
-    def _recalibrated(self, joint: PairJoint) -> PairJoint:
-        return self.recalibration_(joint.double())
+    def _settings(self, num_rows: int, seed: int) -> FitSettings:
+        return FitSettings(
+            head=self.head,
+            num_components=self.num_components,
+            loss=self.loss,
+            eigenvalue_weight=self.eigenvalue_weight,
+            network=None if self.backbone == "linear" else self._network(num_rows),
+            recalibrate=bool(self.recalibrate),
+            validation_fraction=self.validation_fraction,
+            checkpoint_dir=self.checkpoint_dir,
+            progress=self.progress,
+            seed=seed,
+        )
+
+    def _network(self, num_rows: int = 0) -> NetworkSettings:
+        """The default network for so many rows, but for what the user stated."""
+        beside = self.backbone == "auto"
+        default = network_beside_regression(num_rows) if beside else network_alone()
+        stated = {f.name: getattr(self, f.name, None) for f in fields(default)}
+        return replace(default, **{k: v for k, v in stated.items() if v is not None})

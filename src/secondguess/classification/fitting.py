@@ -1,30 +1,42 @@
-"""Training of a pair model on pair data, with early stopping on the likelihood of held-out pairs.
+"""Training of a pair network on pair data, with early stopping on the likelihood of held-out pairs.
 
-`estimators.py` gives it the face of scikit-learn; the loop itself is `training/loop.py`.
+`network_fitting.py` and `stacked_fitting.py` are the two ways to fit a classifier with it, and
+`estimators.py` gives them the face of scikit-learn; the loop itself is `training/loop.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from secondguess._arrays import FloatArray
 from secondguess.classification.batches import annotation_batches, pair_batches
-from secondguess.classification.heads import PairModel
+from secondguess.classification.defaults import NetworkSettings
+from secondguess.classification.heads import HeadName, PairModel
 from secondguess.classification.losses import EIGENVALUE_WEIGHT, pair_model_loss
 from secondguess.classification.pairs import PairData
 from secondguess.classification.predicting import mean_loss
+from secondguess.classification.recalibration import PairRecalibration
 from secondguess.classification.splitting import split_rows
+from secondguess.theory.records import Prediction
 from secondguess.training.loop import TrainingConfig, TrainingHistory, train
 
 LossName = Literal["all_pairs", "pair", "snapshot"]
 
 MIN_VALIDATION_ROWS = 20
 """Fewer held-out rows than this would stop training by chance; none are held out then."""
+
+
+def check_loss(loss: str) -> None:
+    """Raise where there is no loss of this name."""
+    if loss not in get_args(LossName):
+        raise ValueError(f"loss is {loss!r}; expected 'all_pairs', 'pair' or 'snapshot'.")
 
 
 class Rows(NamedTuple):
@@ -36,6 +48,55 @@ class Rows(NamedTuple):
     def take(self, rows: np.ndarray) -> Rows:
         """Some of the rows."""
         return Rows(self.inputs[rows], self.data[rows])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """What is fitted, and how.
+
+    Attributes:
+        head: name of the head; None for the default.
+        num_components: of a mixture head.
+        loss: see `train_pair_model`.
+        eigenvalue_weight: see `train_pair_model`.
+        network: size and training of the network; None where there is none.
+        recalibrate: whether to fit a `PairRecalibration` to held-out rows, where the model has one.
+        validation_fraction: share of the rows that a network alone holds out.
+        checkpoint_dir: where trainings keep their checkpoints.
+        progress: whether to show progress bars.
+        seed: of everything random.
+    """
+
+    head: HeadName | None
+    num_components: int | None
+    loss: LossName
+    eigenvalue_weight: float
+    network: NetworkSettings | None
+    recalibrate: bool
+    validation_fraction: float
+    checkpoint_dir: str | Path | None
+    progress: bool
+    seed: int
+
+
+class FittedModel(NamedTuple):
+    """A fitted model, and what it said of rows that it was not fitted to.
+
+    Attributes:
+        model: the network.
+        history: of its training.
+        held_out: predictions before the variance is mapped; None where no rows were held out.
+        held_out_data: the responses to the same rows.
+        raw_variance: `(n, K)`, before any recalibration, where that is not in `held_out`.
+        recalibration: what was done to the joints of `held_out`, and is to be done to others.
+    """
+
+    model: PairModel
+    history: TrainingHistory
+    held_out: Prediction | None
+    held_out_data: PairData | None
+    raw_variance: FloatArray | None = None
+    recalibration: PairRecalibration = PairRecalibration()
 
 
 def hold_out(
@@ -93,13 +154,8 @@ def train_pair_model(
         checkpoint_dir: see `train`; a checkpoint made with other rows is refused.
         progress: what to call the training on a progress bar.
     """
-    sources = {
-        "all_pairs": annotation_batches,
-        "pair": pair_batches,
-        "snapshot": annotation_batches,
-    }
-    if loss not in sources:
-        raise ValueError(f"loss is {loss!r}; expected 'all_pairs', 'pair' or 'snapshot'.")
+    check_loss(loss)
+    batches = pair_batches if loss == "pair" else annotation_batches
     if loss == "pair":  # a single response has no pair to draw
         rows = rows.take(np.flatnonzero(rows.data.has_pair))
     inputs, data = rows
@@ -115,7 +171,7 @@ def train_pair_model(
         loss=lambda model, batch: pair_model_loss(
             model, batch, eigenvalue_weight=eigenvalue_weight, snapshot=snapshot
         ),
-        batch_at=sources[loss](inputs, data, batch_size=size, seed=config.seed),
+        batch_at=batches(inputs, data, batch_size=size, seed=config.seed),
         config=config,
         validate=validation
         and (lambda model: mean_loss(model, validation.inputs, validation.data, snapshot=snapshot)),
@@ -127,4 +183,53 @@ def train_pair_model(
             "eigenvalue_weight": eigenvalue_weight,
         },
         progress=progress,
+    )
+
+
+def train_network(
+    model: PairModel,
+    rows: Rows,
+    settings: FitSettings,
+    *,
+    validation: Rows | None,
+    num_steps: int | None = None,
+    part: str | None = None,
+) -> TrainingHistory:
+    """`train_pair_model` with the settings of a classifier.
+
+    Args:
+        model: the network.
+        rows: inputs and responses to learn from.
+        settings: size of the steps and when to stop.
+        validation: see `train_pair_model`.
+        num_steps: instead of that of the settings.
+        part: what this training is, where there are several: it has a folder of its own for its
+            checkpoints.
+    """
+    network = settings.network
+    assert network is not None
+    num_steps = num_steps or network.num_steps
+    config = TrainingConfig(
+        num_steps=num_steps,
+        learning_rate=network.learning_rate,
+        warmup_steps=min(100, num_steps // 10),
+        weight_decay=network.weight_decay,
+        clip_norm=1.0,
+        validate_every=network.validate_every,
+        patience=network.patience,
+        seed=settings.seed,
+    )
+    folder, title = settings.checkpoint_dir, "pair classifier"
+    if part is not None:
+        folder, title = folder and Path(folder) / part, f"{title}, {part}"
+    return train_pair_model(
+        model,
+        rows,
+        config=config,
+        batch_size=network.batch_size,
+        validation=validation,
+        loss=settings.loss,
+        eigenvalue_weight=settings.eigenvalue_weight,
+        checkpoint_dir=folder,
+        progress=title if settings.progress else None,
     )

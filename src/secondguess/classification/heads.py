@@ -1,12 +1,15 @@
 """Heads: the last layer of a pair model, from features `(n, in_features)` to a `PairJoint`.
 
+- `CorrelationPairHead`: a marginal and one correlation; K + 1 outputs; variances never negative.
 - `BinaryPairHead`: two classes, mean and correlation; 2 outputs; variances never negative.
 - `ClasswisePairHead`: one binary joint per class; 2 K outputs; variances never negative.
 - `SymmetricPairHead`: any symmetric table; K^2 outputs; variances may come out negative.
 - `MixturePairHead`: a mixture of R independent pairs; R (K + 1) outputs; variances never negative.
 
 `PairModel` puts a head on a backbone. Each head takes a `generator` for its initial weights (LeCun
-normal, biases zero); without it, they come from torch's default generator.
+normal, biases zero); without it, they come from torch's default generator. With `offset`, the last
+`num_classes` features are log-odds that another model found: they are added to the logits of the
+classes, and the head learns what to add.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
 from secondguess._arrays import check_at_least
 from secondguess.classification.binary_joint import BinaryJoint, ClasswiseJoint
@@ -25,9 +29,47 @@ from secondguess.classification.mixture_joint import MixtureJoint
 from secondguess.classification.table_joint import TableJoint
 from secondguess.models.initial import lecun_linear
 
-HeadName = Literal["mixture", "symmetric", "binary"]
+HeadName = Literal["correlation", "mixture", "symmetric", "binary"]
 
 MAX_DEFAULT_COMPONENTS = 10
+
+
+class CorrelationPairHead(nn.Module):
+    """A marginal m and one correlation r for all classes: `r diag(m) + (1 - r) m m^T`.
+
+    The joint of Proposition E.2 for any number of classes, and that of a Dirichlet distribution
+    over p(.|x): V(y) = r m(y) (1 - m(y)). It is always valid, has the fewest outputs of all heads
+    and is therefore learned from few rows; it cannot say that two labels are mistaken for each
+    other more often than others.
+
+    >>> joint = CorrelationPairHead(in_features=3, num_classes=4)(torch.zeros(5, 3))
+    >>> joint.epistemic_variance[0]  # half of 1/4 (1 - 1/4)
+    tensor([0.0938, 0.0938, 0.0938, 0.0938], grad_fn=<SelectBackward0>)
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        offset: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.num_classes = check_at_least("num_classes", num_classes, 2)
+        self.num_offsets = num_classes if offset else 0
+        self.outputs = lecun_linear(in_features, num_classes + 1, generator=generator)
+
+    def forward(self, features: Tensor) -> MixtureJoint:
+        """Features `(n, in_features)` to a mixture of one component and its copy."""
+        features, offset = _split_offset(features, self.num_offsets)
+        outputs = _full_precision(self.outputs(features))
+        logits = outputs[:, :-1] if offset is None else outputs[:, :-1] + offset
+        log_marginal = logits.log_softmax(-1).unsqueeze(1)
+        return MixtureJoint(
+            torch.zeros_like(outputs[:, :1]), log_marginal, logsigmoid(outputs[:, -1])
+        )
 
 
 class BinaryPairHead(nn.Module):
@@ -40,14 +82,24 @@ class BinaryPairHead(nn.Module):
     torch.Size([5, 2])
     """
 
-    def __init__(self, in_features: int, *, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        offset: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
         super().__init__()
         self.in_features = in_features
+        self.num_offsets = 2 if offset else 0
         self.outputs = lecun_linear(in_features, 2, generator=generator)
 
     def forward(self, features: Tensor) -> BinaryJoint:
         """Features `(n, in_features)` to a joint of the classes 0 and 1."""
+        features, offset = _split_offset(features, self.num_offsets)
         mean_logit, correlation_logit = _full_precision(self.outputs(features)).unbind(-1)
+        if offset is not None:
+            mean_logit = mean_logit + offset[:, 1] - offset[:, 0]
         return BinaryJoint(mean_logit, correlation_logit)
 
 
@@ -62,16 +114,25 @@ class ClasswisePairHead(nn.Module):
     """
 
     def __init__(
-        self, in_features: int, num_classes: int, *, generator: torch.Generator | None = None
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        offset: bool = False,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.in_features = in_features
         self.num_classes = check_at_least("num_classes", num_classes, 2)
+        self.num_offsets = num_classes if offset else 0
         self.outputs = lecun_linear(in_features, 2 * num_classes, generator=generator)
 
     def forward(self, features: Tensor) -> ClasswiseJoint:
         """Features `(n, in_features)` to K binary joints."""
+        features, offset = _split_offset(features, self.num_offsets)
         logits, correlation_logits = _full_precision(self.outputs(features)).chunk(2, dim=-1)
+        if offset is not None:
+            logits = logits + offset
         return ClasswiseJoint(logits.log_softmax(-1), correlation_logits)
 
 
@@ -86,16 +147,25 @@ class SymmetricPairHead(nn.Module):
     """
 
     def __init__(
-        self, in_features: int, num_classes: int, *, generator: torch.Generator | None = None
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        offset: bool = False,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.in_features = in_features
         self.num_classes = check_at_least("num_classes", num_classes, 2)
+        self.num_offsets = num_classes if offset else 0
         self.outputs = lecun_linear(in_features, num_classes**2, generator=generator)
 
     def forward(self, features: Tensor) -> TableJoint:
         """Features `(n, in_features)` to a symmetric table."""
+        features, offset = _split_offset(features, self.num_offsets)
         logits = _full_precision(self.outputs(features)).unflatten(-1, (self.num_classes,) * 2)
+        if offset is not None:  # the transpose below adds it for the other response
+            logits = logits + offset.unsqueeze(-1)
         return TableJoint(log_softmax_table(logits + logits.mT))
 
 
@@ -123,11 +193,13 @@ class MixturePairHead(nn.Module):
         num_classes: int,
         num_components: int | None = None,
         *,
+        offset: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.in_features = in_features
         self.num_classes = check_at_least("num_classes", num_classes, 2)
+        self.num_offsets = num_classes if offset else 0
         if num_components is None:
             num_components = min(num_classes, MAX_DEFAULT_COMPONENTS)
         self.num_components = check_at_least("num_components", num_components, 1)
@@ -144,13 +216,18 @@ class MixturePairHead(nn.Module):
 
     def forward(self, features: Tensor) -> MixtureJoint:
         """Features `(n, in_features)` to a mixture; memory and time grow with R K, not K^2."""
+        features, offset = _split_offset(features, self.num_offsets)
         components = _full_precision(self.components(features))
         components = components.unflatten(-1, (self.num_components, self.num_classes))
+        if offset is not None:
+            components = components + offset.unsqueeze(1)
         weights = _full_precision(self.weights(features))
         return MixtureJoint(weights.log_softmax(-1), components.log_softmax(-1))
 
 
-PairHead = BinaryPairHead | ClasswisePairHead | SymmetricPairHead | MixturePairHead
+PairHead = (
+    CorrelationPairHead | BinaryPairHead | ClasswisePairHead | SymmetricPairHead | MixturePairHead
+)
 
 
 def build_head(
@@ -159,6 +236,7 @@ def build_head(
     num_classes: int,
     num_components: int | None = None,
     *,
+    offset: bool = False,
     generator: torch.Generator | None = None,
 ) -> PairHead:
     """The head of this name; `binary` has one pair of outputs, or one per class if more than two.
@@ -167,15 +245,40 @@ def build_head(
     'ClasswisePairHead'
     """
     match name:
+        case "correlation":
+            return CorrelationPairHead(
+                num_features, num_classes, offset=offset, generator=generator
+            )
         case "mixture":
-            return MixturePairHead(num_features, num_classes, num_components, generator=generator)
+            return MixturePairHead(
+                num_features, num_classes, num_components, offset=offset, generator=generator
+            )
         case "symmetric":
-            return SymmetricPairHead(num_features, num_classes, generator=generator)
+            return SymmetricPairHead(num_features, num_classes, offset=offset, generator=generator)
         case "binary" if num_classes == 2:
-            return BinaryPairHead(num_features, generator=generator)
+            return BinaryPairHead(num_features, offset=offset, generator=generator)
         case "binary":
-            return ClasswisePairHead(num_features, num_classes, generator=generator)
-    raise ValueError(f"head is {name!r}; expected 'mixture', 'symmetric' or 'binary'.")
+            return ClasswisePairHead(num_features, num_classes, offset=offset, generator=generator)
+    raise ValueError(
+        f"head is {name!r}; expected 'correlation', 'mixture', 'symmetric' or 'binary'."
+    )
+
+
+def head_name(head: PairHead) -> HeadName:
+    """The name by which `build_head` makes such a head.
+
+    >>> head_name(build_head("binary", 8, num_classes=3))
+    'binary'
+    """
+    match head:
+        case CorrelationPairHead():
+            return "correlation"
+        case MixturePairHead():
+            return "mixture"
+        case SymmetricPairHead():
+            return "symmetric"
+        case _:
+            return "binary"
 
 
 class PairModel(nn.Module):
@@ -210,6 +313,13 @@ def num_features_of(backbone: nn.Module, inputs: Tensor) -> int:
             f"{tuple(features.shape)}; expected (n, num_features)."
         )
     return features.shape[1]
+
+
+def _split_offset(features: Tensor, num_offsets: int) -> tuple[Tensor, Tensor | None]:
+    """The features proper, and the log-odds behind them where there are any."""
+    if num_offsets == 0:
+        return features, None
+    return features[:, :-num_offsets], _full_precision(features[:, -num_offsets:])
 
 
 def _full_precision(logits: Tensor) -> Tensor:

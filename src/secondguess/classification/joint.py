@@ -12,7 +12,7 @@ Axes: rows are examples (n), then classes (K) of y1, then classes of y2.
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -65,6 +65,13 @@ class PairJoint(Protocol):
         """
         ...
 
+    def correlated(self, correlation: Tensor) -> Self:
+        """The second step of `recalibrated` with a correlation of its own for each row, `(n,)`.
+
+        Not differentiable where a correlation is 0.
+        """
+        ...
+
     def double(self) -> Self:
         """The same joint in float64."""
         ...
@@ -94,9 +101,11 @@ class PairJoint(Protocol):
     def prediction(self) -> Prediction:
         """Marginal and epistemic variance of every class, `(n, K)`, in float64."""
         exact = self.double()
-        return Prediction(_numpy(exact.marginal), _numpy(exact.epistemic_variance))
+        # Normalised in float32, or by a sum of exponentials, a probability may round above one.
+        return Prediction(_numpy(exact.marginal.clamp_max(1)), _numpy(exact.epistemic_variance))
 
 
+@runtime_checkable
 class TabularJoint(PairJoint, Protocol):
     """Joints with a K x K table: all but those that predict each class on its own.
 

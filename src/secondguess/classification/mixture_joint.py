@@ -35,7 +35,7 @@ class MixtureJoint(TabularJoint):
         log_weights: `(n, R)`, log-probabilities over the components.
         log_components: `(n, R, K)`, log-probabilities over the classes.
         log_copy: the logarithm of the weight of a further part `diag(m)`, which gives y2 = y1; a
-            scalar. Heads leave it at -inf, that is none; recalibration sets it.
+            scalar, or one per row, `(n,)`. Heads leave it at None; recalibration sets it.
     """
 
     log_weights: Tensor
@@ -67,7 +67,8 @@ class MixtureJoint(TabularJoint):
             return relative
         # V' = (1 - s) V + s m (1 - m), see PairJoint.recalibrated.
         naive = log1mexp((-log_marginal).clamp_min(0)) - log_marginal  # m may round above 1
-        return torch.logaddexp(log1mexp(-self.log_copy) + relative, self.log_copy + naive)
+        log_copy = self._log_copy_like(relative)
+        return torch.logaddexp(log1mexp(-log_copy) + relative, log_copy + naive)
 
     @property
     @override
@@ -89,7 +90,7 @@ class MixtureJoint(TabularJoint):
             return table
         copied = torch.full_like(table, -torch.inf)
         copied = copied.diagonal_scatter(self.log_marginal, dim1=-2, dim2=-1)
-        return log_mix(table, copied, self.log_copy.exp())
+        return log_mix(table, copied, self._log_copy_like(table).exp())
 
     @override
     def log_prob(self, y1: Tensor, y2: Tensor) -> Tensor:
@@ -99,7 +100,7 @@ class MixtureJoint(TabularJoint):
         if self.log_copy is None:
             return independent
         copied = torch.where(y1 == y2, (weights + at_y1).logsumexp(1), -torch.inf)
-        return log_mix(independent, copied, self.log_copy.exp())
+        return log_mix(independent, copied, self._log_copy_like(independent).exp())
 
     def log_prob_of_all(self, labels: Tensor, multiplicity: Tensor) -> Tensor:
         """Log-probability of all annotations of each row, in a given order, `(n,)`.
@@ -126,18 +127,24 @@ class MixtureJoint(TabularJoint):
         log_marginal = self.log_marginal.gather(1, labels)
         alone = torch.where(given, log_marginal, 0.0).sum(1)
         copied = torch.where(given.sum(1) == 1, alone, -torch.inf)
-        return log_mix(independent, copied, self.log_copy.exp())
+        return log_mix(independent, copied, self._log_copy_like(independent).exp())
 
     def distribution(self) -> tuple[Tensor, Tensor]:
         """Weights `(n, R')` and candidates `(n, R', K)`, the part `diag(m)` among them."""
         weights, components = self.log_weights.exp(), self.log_components.exp()
         if self.log_copy is None:
             return weights, components
-        share, labels = self.log_copy.exp(), torch.eye(components.shape[-1]).to(components)
+        share = self._log_copy_like(weights).exp()
+        labels = torch.eye(components.shape[-1]).to(components)
         return (
             torch.cat([(1 - share) * weights, share * self.log_marginal.exp()], 1),
             torch.cat([components, labels.expand(len(weights), -1, -1)], 1),
         )
+
+    def _log_copy_like(self, values: Tensor) -> Tensor:
+        """`log_copy`, one per row, with as many axes as the values `(n, ...)`."""
+        assert self.log_copy is not None
+        return self.log_copy.reshape(-1, *(1,) * (values.ndim - 1))
 
     def _components_at(self, y: Tensor) -> Tensor:
         """Log q_r(y) of each row's responses, `(n, R, ...)`."""
@@ -158,6 +165,22 @@ class MixtureJoint(TabularJoint):
                 [self.log_weights + torch.log1p(correlation), ones * (-correlation).log()], 1
             ),
             torch.cat([components, tempered.log_marginal.unsqueeze(1)], 1),
+        )
+
+    @override
+    def correlated(self, correlation: Tensor) -> MixtureJoint:
+        # With c the share of diag(m) so far, u = max(s, 0) of it is added and l = max(-s, 0) of
+        # m m^T, which is one more component.
+        upper, lower = correlation.clamp_min(0), (-correlation).clamp_min(0)
+        share = torch.zeros_like(upper) if self.log_copy is None else self.log_copy.exp()
+        copied = (1 - upper - lower) * share + upper
+        kept = (1 - upper - lower) * (1 - share)
+        rest = kept + lower
+        scaled = self.log_weights + (kept / rest).log().unsqueeze(1)
+        return MixtureJoint(
+            torch.cat([scaled, (lower / rest).log().unsqueeze(1)], 1),
+            torch.cat([self.log_components, self.log_marginal.unsqueeze(1)], 1),
+            copied.log(),
         )
 
     @override

@@ -36,7 +36,14 @@ from secondguess.classification.labels import (
     refuse_unknown,
 )
 from secondguess.classification.long_tables import column_names, read_long_columns
-from secondguess.classification.places import annotator_table, in_places, pair_places, shuffled
+from secondguess.classification.places import (
+    annotator_table,
+    annotators_in_places,
+    in_places,
+    pair_places,
+    places_of_counts,
+    shuffled,
+)
 
 NEED_PAIRS = (
     "A pair model learns from two or more independent responses to the same input: that is how it "
@@ -192,17 +199,7 @@ class PairData:
         classes_, flat = encode_labels(flatten_rows(rows), classes)
         used = np.arange(lengths.max()) < lengths[:, None]
         labels = in_places(used, flat, 0)
-        who = None
-        if annotators is not None:
-            names = [list(row) for row in annotators]
-            if [len(row) for row in names] != lengths.tolist():
-                raise ValueError(
-                    "annotators and responses have rows of different lengths; expected one "
-                    "annotator for each label."
-                )
-            flat_names = flatten_rows(names)
-            # An unused place repeats a name that occurs, so that it needs no name of its own.
-            who = in_places(used, flat_names, flat_names[0])
+        who = None if annotators is None else annotators_in_places(annotators, used)
         return cls(labels, used.astype(np.int64), classes_, who, in_order=True)
 
     @classmethod
@@ -231,10 +228,7 @@ class PairData:
                 f"counts has {array.shape[1]} columns but classes has {len(classes_)} labels; "
                 f"expected one label per column."
             )
-        # Chosen classes first, so that a row needs only as many places as the busiest row has.
-        order = np.argsort(array == 0, axis=1, kind="stable")
-        order = order[:, : int((array > 0).sum(axis=1).max())]
-        return cls(order, np.take_along_axis(array, order, axis=1), classes_)
+        return cls(*places_of_counts(array), classes_)
 
     @classmethod
     def from_targets(
@@ -266,8 +260,18 @@ class PairData:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """That of the counts, `(n, K)`: by it, scikit-learn takes pair data for a y to be split."""
+        return len(self), self.num_classes
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.counts(), dtype=dtype)
+
     def __getitem__(self, rows: Any) -> PairData:
-        """Some of the rows, by a slice, an index array or a mask."""
+        """Some of the rows, by a slice, an index array or a mask; `...` behind it is allowed."""
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            rows = rows[0]
         return replace(
             self,
             labels=self.labels[rows],
@@ -339,10 +343,4 @@ class PairData:
 
         A row with a single response has no pair: draw from `data[data.has_pair]`.
         """
-        total = self.num_annotations
-        if total.min() < 2:
-            raise ValueError(
-                f"row {int(np.argmin(total))} has 1 response; expected at least 2 to draw a pair. "
-                f"data[data.has_pair] leaves such rows out."
-            )
         return self.labels[pair_places(self.multiplicity, rng)]

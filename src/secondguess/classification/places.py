@@ -7,12 +7,14 @@ Axes: rows (n), then places (d), some of them unused; draws are `(n, k)`, k anno
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from secondguess._arrays import IntArray
+from secondguess.classification.labels import flatten_rows
 
 Places = tuple[IntArray, IntArray]
 """Rows and places, both `(n, k)`, to index a table of places with."""
@@ -53,6 +55,39 @@ def annotator_table(annotators: ArrayLike, shape: tuple[int, ...]) -> NDArray[An
     return np.broadcast_to(array, shape)
 
 
+def annotators_in_places(
+    annotators: Iterable[Iterable[Any]], used: NDArray[np.bool_]
+) -> NDArray[Any]:
+    """Identities `(n, d)` from one list per row, in the places that are used.
+
+    >>> used = np.array([[True, True], [True, False]])
+    >>> annotators_in_places([["ann", "bob"], ["bob"]], used)[1, 0]
+    np.str_('bob')
+    """
+    names = [list(row) for row in annotators]
+    if [len(row) for row in names] != used.sum(axis=1).tolist():
+        raise ValueError(
+            "annotators and responses have rows of different lengths; expected one annotator for "
+            "each label."
+        )
+    flat = flatten_rows(names)
+    # An unused place repeats a name that occurs, so that it needs no name of its own.
+    return in_places(used, flat, flat[0])
+
+
+def places_of_counts(counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Labels and multiplicities, both `(n, d)`, of counts `(n, K)`.
+
+    Chosen classes come first, so that a row needs only as many places as the busiest row has.
+
+    >>> places_of_counts(np.array([[0, 3, 0], [2, 0, 0]]))
+    (array([[1], [0]]), array([[3], [2]]))
+    """
+    order = np.argsort(counts == 0, axis=1, kind="stable")
+    order = order[:, : int((counts > 0).sum(axis=1).max())]
+    return order, np.take_along_axis(counts, order, axis=1)
+
+
 def shuffled(multiplicity: IntArray, rng: np.random.Generator) -> Places:
     """As many annotations of each row as the shortest row has, all in random order.
 
@@ -75,12 +110,17 @@ def shuffled(multiplicity: IntArray, rng: np.random.Generator) -> Places:
 
 
 def pair_places(multiplicity: IntArray, rng: np.random.Generator) -> Places:
-    """Two annotations of each row, drawn without replacement; all rows have two or more.
+    """Two annotations of each row, drawn without replacement.
 
     >>> pair_places(np.array([[1, 1]]), np.random.default_rng(0))[1].sum()  # one of each
     np.int64(1)
     """
     total = multiplicity.sum(axis=1)
+    if total.min() < 2:
+        raise ValueError(
+            f"row {int(np.argmin(total))} has 1 response; expected at least 2 to draw a pair. "
+            f"data[data.has_pair] leaves such rows out."
+        )
     first = rng.integers(total)
     second = rng.integers(total - 1)
     second += second >= first  # the first annotation is no longer there

@@ -9,7 +9,7 @@ Axes: rows (n), then those of the inputs, or classes (K).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from secondguess._arrays import FloatArray
 from secondguess.classification.heads import PairModel
 from secondguess.classification.joint import PairJoint
-from secondguess.classification.losses import annotations_loss
+from secondguess.classification.losses import all_pairs_log_prob, annotations_loss
 from secondguess.classification.pairs import PairData
 
 ROWS_AT_ONCE = 4096
@@ -71,31 +71,49 @@ def joints_of(
 
 
 def read_joints(
-    model: PairModel, inputs: Tensor, read: Callable[[PairJoint], FloatArray]
+    joints: Iterable[tuple[slice, PairJoint]],
+    num_rows: int,
+    read: Callable[[PairJoint], FloatArray],
 ) -> FloatArray:
     """What `read` finds in the joints of all rows, put together.
 
     >>> from secondguess.classification.heads import BinaryPairHead
     >>> model = PairModel(nn.Linear(3, 7), BinaryPairHead(7))
-    >>> read_joints(model, torch.zeros(5, 3), lambda joint: joint.prediction().variance).shape
+    >>> joints = joints_of(model, torch.zeros(5, 3))
+    >>> read_joints(joints, 5, lambda joint: joint.prediction().variance).shape
     (5, 2)
 
     Args:
-        model: the network.
-        inputs: `(n, ...)`.
+        joints: of some rows at a time, each with the rows it is of.
+        num_rows: of all joints.
         read: from the joint of m rows to an array `(m, ...)` in float64.
     """
     found: FloatArray | None = None
-    for rows, joint in joints_of(model, inputs):
+    for rows, joint in joints:
         part = read(joint)
         if found is None:
             # Made once: small arrays kept between large ones would leave holes in the memory that
             # no later table fits in.
-            found = np.empty((len(inputs), *part.shape[1:]))
+            found = np.empty((num_rows, *part.shape[1:]))
         found[rows] = part
     if found is None:
         raise ValueError("inputs has no rows; expected at least one.")
     return found
+
+
+@torch.no_grad()
+def row_log_probs(joint: PairJoint, data: PairData) -> FloatArray:
+    """`all_pairs_log_prob` of predicted joints on the responses to the same inputs, `(n,)`.
+
+    >>> from secondguess.classification.table_joint import TableJoint
+    >>> joint = TableJoint(torch.full((1, 2, 2), 1 / 4).double().log())
+    >>> row_log_probs(joint, PairData.from_responses([[0, 1]])).round(4)
+    array([-1.3863])
+    """
+    device = joint.log_marginal.device
+    labels = torch.from_numpy(data.labels).to(device)
+    multiplicity = torch.from_numpy(data.multiplicity).to(device)
+    return all_pairs_log_prob(joint, labels, multiplicity).double().cpu().numpy()
 
 
 def held_out_loss(joint: PairJoint, data: PairData, *, snapshot: bool = False) -> float:
@@ -116,7 +134,6 @@ def mean_loss(
     model: PairModel,
     inputs: Tensor,
     data: PairData,
-    recalibrate: Callable[[PairJoint], PairJoint] = lambda joint: joint,
     *,
     snapshot: bool = False,
 ) -> float:
@@ -133,7 +150,6 @@ def mean_loss(
         model: the network.
         inputs: `(n, ...)`.
         data: their responses.
-        recalibrate: what to do with each joint before it is read.
         snapshot: see `annotations_loss`.
     """
     # A pair of places is looked up in every component of a mixture.
@@ -141,7 +157,6 @@ def mean_loss(
     # The loss of all annotations is one per annotation, that of pairs one per row.
     sizes = data.num_annotations if snapshot else np.ones(len(data))
     return sum(
-        held_out_loss(recalibrate(joint), data[rows], snapshot=snapshot)
-        * float(sizes[rows].sum() / sizes.sum())
+        held_out_loss(joint, data[rows], snapshot=snapshot) * float(sizes[rows].sum() / sizes.sum())
         for rows, joint in joints_of(model, inputs, values_per_row=places)
     )

@@ -50,26 +50,26 @@ class PairPredictions:
     intervals_: FittedIntervals
     calibration_conditions_: tuple[str, ...]
 
-    def predict_moments(self, X: ArrayLike) -> Prediction:
+    def predict_moments(self, X: Any) -> Prediction:
         """Probabilities and variances as the record that metrics and figures take."""
         raise NotImplementedError
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row, `(n,)`."""
         probs = self.predict_proba(X)
         return self.classes_[probs.argmax(axis=1)]
 
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
+    def predict_proba(self, X: Any) -> FloatArray:
         """p(y|x), `(n, K)`, in the order of `classes_`."""
         return self.predict_moments(X).probs
 
-    def predict_variance(self, X: ArrayLike) -> FloatArray:
+    def predict_variance(self, X: Any) -> FloatArray:
         """The epistemic variance of each probability, `(n, K)`."""
         return self.predict_moments(X).variance
 
     def calibrate(
         self,
-        X: ArrayLike,
+        X: Any,
         y: ArrayLike | PairData,
         *,
         groups: ArrayLike | None = None,
@@ -120,8 +120,7 @@ class PairPredictions:
             prediction = Prediction(prediction.probs[paired], prediction.variance[paired])
             data = data[paired]
             groups = None if groups is None else np.asarray(groups)[paired]
-        for name in ("inflations_", "intervals_"):  # of an earlier call
-            self.__dict__.pop(name, None)
+        self._forget_calibration()
         if method == "pairs":
             self.inflations_ = fit_inflations(
                 prediction,
@@ -144,7 +143,7 @@ class PairPredictions:
         return self
 
     def predict_interval(
-        self, X: ArrayLike, miss_rate: float | None = None, *, jointly: bool = False
+        self, X: Any, miss_rate: float | None = None, *, jointly: bool = False
     ) -> Interval:
         """Intervals for p(y|x), `(n, K)`, guaranteed by the calibration set.
 
@@ -174,6 +173,11 @@ class PairPredictions:
         return self.inflations_.interval(
             prediction.probs, prediction.variance, rate, jointly=jointly
         )
+
+    def _forget_calibration(self) -> None:
+        """Drop what an earlier `calibrate` found: it may speak of another model."""
+        for name in ("inflations_", "intervals_", "calibration_conditions_"):
+            self.__dict__.pop(name, None)
 
     def read_targets(self, y: ArrayLike | PairData) -> PairData:
         """Responses or counts as pair data with the classes of the fitted estimator."""

@@ -21,14 +21,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from secondguess._files import check_manifest, replacing_folder, write_json
+from secondguess.classification.heads import HeadName
 from secondguess.classification.labels import as_classes
 from secondguess.classification.recalibration import PairRecalibration
+from secondguess.classification.variance_map import VarianceMap
 from secondguess.theory.calibration.families import ClassInflations
 from secondguess.theory.calibration.fitted_intervals import FittedIntervals
 from secondguess.theory.calibration.inflation import VarianceInflation
 from secondguess.training.checkpoints import told_as_os_error
 
-FORMAT = 1
+FORMAT = 2
 MODEL = "model."
 """What the names of the network's tensors begin with."""
 
@@ -45,8 +47,11 @@ class SavedClassifier:
         classes: `(K,)` labels.
         num_inputs: features of X.
         num_features: features that the backbone hands to the head.
+        head: name of the head.
+        network: width and blocks of a network beside the regression, or None.
         feature_names: names of the columns of X, or none.
         recalibration: what is done to the joints.
+        variance_map: what is then done to their variances.
         inflations: of `calibrate` by pairs, where it was called.
         intervals: of `calibrate` by counts, where it was called.
         conditions: what their guarantee rests on.
@@ -58,8 +63,11 @@ class SavedClassifier:
     classes: NDArray[Any]
     num_inputs: int
     num_features: int
+    head: HeadName
+    network: tuple[int, int] | None
     feature_names: Sequence[str]
     recalibration: PairRecalibration
+    variance_map: VarianceMap
     inflations: ClassInflations | None
     intervals: FittedIntervals | None
     conditions: Sequence[str]
@@ -75,8 +83,11 @@ class SavedClassifier:
             "classes": _plain_labels(self.classes),
             "num_inputs": self.num_inputs,
             "num_features": self.num_features,
+            "head": self.head,
+            "network": self.network,
             "feature_names": list(self.feature_names),
             "recalibration": asdict(self.recalibration),
+            "variance_map": asdict(self.variance_map),
             "inflations": None
             if inflations is None
             else [asdict(inflation) for inflation in inflations.inflations],
@@ -107,8 +118,11 @@ class SavedClassifier:
             classes=as_classes(description["classes"]),
             num_inputs=description["num_inputs"],
             num_features=description["num_features"],
+            head=description["head"],
+            network=description["network"] and tuple(description["network"]),
             feature_names=description["feature_names"],
             recalibration=PairRecalibration(**description["recalibration"]),
+            variance_map=VarianceMap.from_plain(description["variance_map"]),
             inflations=None
             if inflations is None
             else ClassInflations(tuple(VarianceInflation(**fields) for fields in inflations)),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from secondguess._arrays import IntArray
 
@@ -50,15 +52,52 @@ def split_rows(
     return parts
 
 
-def num_repeated_rows(inputs: ArrayLike) -> int:
+MIN_FOLDED = 10
+"""With fewer rows (or groups) none are left out."""
+
+
+def folds_of(
+    num_rows: int,
+    num_folds: int,
+    *,
+    rng: np.random.Generator,
+    groups: ArrayLike | None = None,
+) -> IntArray:
+    """The fold of each row, `(n,)`, from 0; all 0 where there are too few rows to leave some out.
+
+    >>> folds_of(12, 3, rng=np.random.default_rng(0), groups=[0, 0, *range(1, 11)])
+    array([1, 1, 0, 1, 2, 0, 0, 2, 1, 0, 2, 1])
+
+    Args:
+        num_rows: n.
+        num_folds: how many.
+        rng: decides which row (or group) goes where.
+        groups: `(n,)` labels; rows that share one are in the same fold.
+    """
+    units = np.arange(num_rows)
+    if groups is not None:
+        units = np.unique(np.asarray(groups), return_inverse=True)[1]
+        if units.shape != (num_rows,):
+            raise ValueError(
+                f"groups has shape {units.shape}; expected ({num_rows},), one per row."
+            )
+    num_units = int(units.max()) + 1
+    if num_units < MIN_FOLDED:
+        return np.zeros(num_rows, dtype=np.int64)
+    return rng.permutation(num_units)[units] % num_folds
+
+
+def num_repeated_rows(inputs: Any) -> int:
     """How many rows are exact copies of an earlier one.
 
     >>> num_repeated_rows([[1, 2], [3, 4], [1, 2], [1, 2]])
     2
 
     Args:
-        inputs: `(n, ...)`, numbers or objects.
+        inputs: `(n, ...)`, numbers or objects; or a sparse matrix.
     """
+    if sparse.issparse(inputs):
+        return _num_repeated_sparse_rows(sparse.csr_array(inputs))
     array = np.asarray(inputs)
     rows = array.reshape(len(array), -1)
     if rows.dtype.kind == "f":
@@ -66,3 +105,11 @@ def num_repeated_rows(inputs: ArrayLike) -> int:
     # A digest for each row, so that a large X is not held in memory a second time.
     keys = (row.tobytes() if row.dtype.kind != "O" else repr(row.tolist()).encode() for row in rows)
     return len(rows) - len({hashlib.blake2b(key, digest_size=16).digest() for key in keys})
+
+
+def _num_repeated_sparse_rows(matrix: sparse.csr_array) -> int:
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    ends = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
+    keys = {(matrix.indices[a:b].tobytes(), matrix.data[a:b].tobytes()) for a, b in ends}
+    return len(matrix.indptr) - 1 - len(keys)

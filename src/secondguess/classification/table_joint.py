@@ -68,5 +68,14 @@ class TableJoint(TabularJoint):
         return TableJoint(log_mix(tempered.log_table, target, correlation.abs()))
 
     @override
+    def correlated(self, correlation: Tensor) -> TableJoint:
+        log_marginal, s = self.log_marginal, correlation.reshape(-1, 1, 1)
+        same = torch.full_like(self.log_table, -torch.inf)
+        same = same.diagonal_scatter(log_marginal, dim1=-2, dim2=-1)
+        independent = log_marginal.unsqueeze(-1) + log_marginal.unsqueeze(-2)
+        target = torch.where(s >= 0, same, independent)
+        return TableJoint(log_mix(self.log_table, target, s.abs()))
+
+    @override
     def double(self) -> TableJoint:
         return TableJoint(self.log_table.double())

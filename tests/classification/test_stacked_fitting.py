@@ -1,0 +1,151 @@
+"""The automatic fit: a regression, a head on it, a network where it helps, and its warnings."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from secondguess import grouping_error, mean_variance, second_order_ece
+from secondguess.classification.estimators import PairClassifier
+from secondguess.classification.fit_warnings import PairFitWarning, warn_of_training
+from secondguess.classification.heads import head_name
+from secondguess.classification.logistic import cross_fit_logistic, fit_logistic
+from secondguess.classification.pairs import PairData
+from secondguess.classification.stacking import network_size
+from secondguess.theory.annotations import Annotations
+from secondguess.training.loop import TrainingHistory
+
+
+def _draw(probs: np.ndarray, num_raters: int, rng: np.random.Generator) -> np.ndarray:
+    edges = probs.cumsum(axis=1)[:, None, :-1]
+    labels = (rng.random((len(probs), num_raters, 1)) > edges).sum(axis=2)
+    return PairData.from_responses(labels, classes=range(probs.shape[1])).counts()
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _linear_world(num_rows: int, rng: np.random.Generator):
+    """Three classes, linear log-odds, and a hidden factor that only people see."""
+    X = rng.normal(size=(num_rows, 6))
+    hidden = rng.choice([-1.5, 1.5], size=num_rows) * (X[:, 0] > 0)
+    logits = np.stack([X[:, 1] + X[:, 2], X[:, 3], hidden], axis=1)
+    return X, _softmax(logits)
+
+
+def test_the_regression_is_that_of_the_shares() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3))
+    probs = _softmax(X @ rng.normal(size=(3, 4)))
+    fitted = fit_logistic(X, probs, 1e-9)
+    np.testing.assert_allclose(_softmax(fitted(X)), probs, atol=2e-3)
+
+
+def test_log_odds_are_out_of_fold() -> None:
+    # Pure noise in many features: in sample the regression fits it, out of fold it cannot.
+    rng = np.random.default_rng(0)
+    X, counts = rng.normal(size=(100, 80)), rng.multinomial(3, [0.5, 0.5], size=100)
+    fitted = cross_fit_logistic(X, counts, np.arange(100) % 5)
+    signs = counts[:, 1] - counts[:, 0]
+    inside = fitted.model(X)
+    assert np.corrcoef(inside[:, 1] - inside[:, 0], signs)[0, 1] > 0.3
+    out = fitted.logits[:, 1] - fitted.logits[:, 0]
+    assert abs(np.corrcoef(out, signs)[0, 1]) < 0.35
+
+
+@pytest.mark.statistical
+def test_known_world_is_calibrated() -> None:
+    # Against the known truth there is no noise but that of the fit, whose law is not known: the
+    # seed is fixed and no false-alarm rate is claimed.
+    rng = np.random.default_rng(0)
+    X, truth = _linear_world(4500, rng)
+    counts = _draw(truth[:1500], 3, rng)
+    model = PairClassifier("counts", backbone="linear").fit(X[:1500], counts)
+    assert head_name(model.model_.head) == "mixture"  # of the two heads, the likelier one
+    prediction = model.predict_moments(X[1500:])
+    known = Annotations.known(truth[1500:])
+    error = grouping_error(prediction, known)
+    assert abs(mean_variance(prediction) / error - 1) < 0.25
+    assert second_order_ece(prediction, known, num_bins=10) < 0.3 * error
+
+
+def test_the_network_is_used_where_it_helps_and_only_there() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 4))
+    curved = _softmax(np.stack([3 * X[:, 0] * X[:, 1], np.zeros(1500)], axis=1))
+    counts = _draw(curved, 3, rng)
+    auto = PairClassifier("counts", backbone="auto").fit(X[:1000], counts[:1000])
+    linear = PairClassifier("counts", backbone="linear").fit(X[:1000], counts[:1000])
+    assert auto.history_.best_step > 0
+    assert auto.score(X[1000:], counts[1000:]) > linear.score(X[1000:], counts[1000:]) + 0.05
+    straight = _draw(_softmax(np.stack([2 * X[:, 0], np.zeros(1500)], axis=1)), 3, rng)
+    assert (
+        PairClassifier("counts", backbone="auto").fit(X[:1000], straight[:1000]).history_.best_step
+        == 0
+    )
+
+
+def test_validation_rows_and_groups_decide_where_given(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    X, truth = _linear_world(800, rng)
+    counts = _draw(truth, 3, rng)
+    settings = {"num_steps": 20, "width": 8, "checkpoint_dir": tmp_path}
+    model = PairClassifier("counts", backbone="auto", **settings)
+    model.fit(X[:600], counts[:600], validation=(X[600:], counts[600:]))
+    assert (tmp_path / "network").is_dir()
+    grouped = PairClassifier("counts", backbone="linear")
+    grouped.fit(X, counts, groups=np.arange(800) // 2)
+    with pytest.raises(ValueError, match=r"groups has shape \(3,\)"):
+        grouped.fit(X, counts, groups=[1, 2, 3])
+
+
+@pytest.mark.parametrize("backbone", ["auto", "linear"])
+@pytest.mark.parametrize("head", ["correlation", "mixture", "symmetric", "binary"])
+def test_saved_and_loaded_it_predicts_the_same(tmp_path, backbone, head) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3))
+    counts = _draw(_softmax(np.stack([3 * X[:, 0] * X[:, 1], X[:, 2], X[:, 0]], axis=1)), 3, rng)
+    settings = {"width": 8, "num_steps": 60, "learning_rate": 0.02}
+    model = PairClassifier("counts", backbone=backbone, head=head, **settings)
+    model.fit(X[:400], counts[:400], validation=(X[400:], counts[400:]))
+    assert network_size(model.model_) == ((8, 1) if backbone == "auto" else None)
+    model.save(tmp_path / "model")
+    loaded = PairClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_variance(X), model.predict_variance(X))
+    assert loaded.score(X, counts) == model.score(X, counts)
+
+
+@pytest.mark.parametrize(("losses", "warns"), [([1, 2, 3], True), ([2, 1, 3], False), ([1], False)])
+def test_a_network_that_overfits_at_once_says_so(losses, warns) -> None:
+    steps = 10 * np.arange(1, len(losses) + 1)
+    history = TrainingHistory(np.ones(30), steps, np.array(losses), int(steps[np.argmin(losses)]))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_training(history)
+    assert [str(w.message)[:40] for w in caught] == (
+        ["the first validation, after step 10, was"] if warns else []
+    )
+
+
+def test_a_variance_that_held_out_rows_contradict_is_named() -> None:
+    # Each item has one right label that its features do not show, and the module shows none.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 2))
+    counts = 3 * np.eye(2, dtype=int)[rng.integers(2, size=1000)]
+
+    class Nothing(nn.Module):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return torch.zeros_like(inputs)
+
+    settings = {"backbone": Nothing(), "head": "symmetric", "num_steps": 1}
+    with pytest.warns(PairFitWarning, match="recalibration multiplied the mean variance"):
+        model = PairClassifier("counts", **settings).fit(X, counts)
+    with pytest.warns(PairFitWarning, match="do not trust its variance"):
+        raw = PairClassifier("counts", recalibrate=False, **settings).fit(X, counts)
+    assert model.predict_variance(X).mean() > raw.predict_variance(X).mean()
