@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from secondguess.classification.cross_validation import cross_predict
     from secondguess.classification.estimators import PairClassifier
+    from secondguess.classification.meta import PairMetaClassifier
     from secondguess.classification.pairs import PairData
     from secondguess.displays.curves import HallucinationCurveDisplay, RiskCoverageDisplay
     from secondguess.displays.reliability import ConfidenceReliabilityDisplay, ReliabilityDisplay
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "classification.cross_validation": ("cross_predict",),
     "classification.estimators": ("PairClassifier",),
+    "classification.meta": ("PairMetaClassifier",),
     "classification.pairs": ("PairData",),
     "displays.curves": ("HallucinationCurveDisplay", "RiskCoverageDisplay"),
     "displays.reliability": ("ConfidenceReliabilityDisplay", "ReliabilityDisplay"),
@@ -204,6 +206,7 @@ __all__ = [
     "PairData",
     "PairFormat",
     "PairLanguageModel",
+    "PairMetaClassifier",
     "PredictedDistribution",
     "Prediction",
     "ReliabilityBins",

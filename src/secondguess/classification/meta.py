@@ -1,0 +1,223 @@
+"""`PairMetaClassifier`: pairs on top of any classifier of scikit-learn's kind.
+
+The classifier learns two things at once: p(y1|x), from rows in which the first response is absent,
+and p(y2|x, y1), from rows in which it is a feature. Joined and made valid (`conditionals.py`) they
+are a joint, and everything follows from it as for a `PairClassifier`. Each item is also predicted
+by a clone that did not see it, and those predictions fit the recalibration.
+
+Axes: rows (n), then classes (K) of y1, then classes of y2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.validation import (
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+    check_random_state,
+    validate_data,
+)
+from typing_extensions import override
+
+from secondguess._arrays import FloatArray, IntArray
+from secondguess.classification.conditionals import (
+    SMOOTHINGS,
+    draw_responses,
+    smoothed,
+    smoothing_of,
+    valid_joints,
+    with_first_response,
+)
+from secondguess.classification.fit_warnings import warn_of_ignored_response, warn_of_recalibration
+from secondguess.classification.joint_predictions import JointPredictions
+from secondguess.classification.labels import Targets
+from secondguess.classification.pairs import PairData
+from secondguess.classification.predicting import ROWS_AT_ONCE, VALUES_AT_ONCE
+from secondguess.classification.recalibration import PairRecalibration, fit_recalibration
+from secondguess.classification.splitting import folds_of
+from secondguess.classification.table_joint import TableJoint
+from secondguess.classification.variance_map import VarianceMap, fit_variance_map
+
+
+class FittedClone(NamedTuple):
+    """A fitted copy of the user's estimator.
+
+    Attributes:
+        steps: the steps of a pipeline before its classifier, or None.
+        classifier: takes what they give, with the first response behind it.
+    """
+
+    steps: Any
+    classifier: Any
+
+
+class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
+    """What `PairClassifier` offers, for a classifier that you already have.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> y = np.where(X[:, :1] + 0.5 * rng.normal(size=(300, 3)) > 0, "yes", "no")
+    >>> model = PairMetaClassifier(LogisticRegression(), targets="responses").fit(X, y)
+    >>> model.predict([[-2, 0], [2, 0]])
+    array(['no', 'yes'], dtype='<U3')
+    >>> model.predict_variance(X).shape
+    (300, 2)
+
+    X is whatever the estimator takes, with one row per item: an array, a sparse matrix, a
+    DataFrame. The first response becomes K columns of zeros and ones behind the features, all zero
+    where it is absent. In a pipeline they are put behind what its last step takes, so that the
+    steps before it see X and nothing else (and the most frequent label of each item as y).
+
+    Args:
+        estimator: a classifier with `predict_proba`, or a pipeline that ends with one; it is
+            cloned.
+        targets: `responses` or `counts`, as for `PairClassifier`.
+        classes: the labels there are, in order, where not all of them occur in y.
+        num_folds: clones that are fitted without a part of the items, for the recalibration.
+        recalibrate: whether to recalibrate by what those clones say; without it none are fitted.
+        random_state: seed of folds and of the responses that are drawn; the estimator has its own.
+
+    Attributes:
+        classes_: `(K,)` labels.
+        fitted_: the clone that was fitted to all items; it knows the classes by their numbers.
+        smoothing_: the share of equal chances that is mixed in, so that nothing is impossible.
+        recalibration_: the fitted `PairRecalibration`; the identity where there was none.
+        variance_map_: the fitted `VarianceMap`; the identity where there was none.
+        inflations_, intervals_, calibration_conditions_: see `PairPredictions`.
+    """
+
+    targets: Targets | None
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
+    def __init__(
+        self,
+        estimator: Any,
+        targets: Targets | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
+        num_folds: int = 5,
+        recalibrate: bool = True,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.targets = targets
+        self.classes = classes
+        self.num_folds = num_folds
+        self.recalibrate = recalibrate
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike | PairData, *, groups: ArrayLike | None = None) -> Self:
+        """Fit the estimator to responses with and without a first one.
+
+        Args:
+            X: inputs, one row per item.
+            y: their responses or counts.
+            groups: `(n,)` labels; near-duplicates share one, and are held out together.
+        """
+        if not hasattr(self.estimator, "predict_proba"):
+            raise TypeError(
+                f"estimator is {type(self.estimator).__name__}, which has no predict_proba; "
+                f"expected a classifier that gives probabilities (or CalibratedClassifierCV of it)."
+            )
+        data = self._targets_to_fit(y, self.classes)
+        inputs = self._inputs(X, fitting=True)
+        check_consistent_length(inputs, data)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        rng = np.random.default_rng(seed)
+        self.recalibration_, self.variance_map_ = PairRecalibration(), VarianceMap()
+        self.smoothing_ = SMOOTHINGS[0]
+        folds = folds_of(len(data), self.num_folds, rng=rng, groups=groups)
+        self.fitted_ = self._fitted_clone(inputs, data, rng)
+        if self.recalibrate and folds.max() > 0:
+            self._recalibrate(inputs, data, folds, rng)
+        self._forget_calibration()
+        return self
+
+    @override
+    def joints(self, X: Any, values_per_row: int = 0) -> Iterator[tuple[slice, TableJoint]]:
+        """The joints of all rows in float64, some rows at a time, each with the rows it is of."""
+        check_is_fitted(self)
+        inputs = self._inputs(X)
+        num_rows, num_classes = _num_samples(inputs), len(self.classes_)
+        step = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(num_classes**2, values_per_row)))
+        for start in range(0, num_rows, step):
+            rows = slice(start, min(start + step, num_rows))
+            part = _safe_indexing(inputs, np.arange(rows.start, rows.stop))
+            tables = valid_joints(*smoothed(*self._probs(self.fitted_, part), self.smoothing_))
+            yield rows, self._recalibrated(_joint(tables))
+
+    def predict_joint(self, X: Any) -> TableJoint:
+        """The joints of all rows."""
+        return TableJoint(torch.cat([joint.log_table for _, joint in self.joints(X)]))
+
+    def _recalibrate(
+        self, inputs: Any, data: PairData, folds: IntArray, rng: np.random.Generator
+    ) -> None:
+        """Learn from clones that did not see a row how the estimator is off."""
+        num_rows, num_classes = len(data), len(self.classes_)
+        marginal = np.empty((num_rows, num_classes))
+        conditional = np.empty((num_rows, num_classes, num_classes))
+        for fold in range(int(folds.max()) + 1):
+            train, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+            fitted = self._fitted_clone(_safe_indexing(inputs, train), data[train], rng)
+            marginal[held], conditional[held] = self._probs(fitted, _safe_indexing(inputs, held))
+        warn_of_ignored_response(conditional)
+        self.smoothing_ = smoothing_of(marginal, data)
+        joint = _joint(valid_joints(*smoothed(marginal, conditional, self.smoothing_)))
+        self.recalibration_ = fit_recalibration(joint, data)
+        prediction = self.recalibration_(joint).prediction()
+        self.variance_map_ = fit_variance_map(prediction, data, rng=rng)
+        raw = joint.prediction().variance
+        warn_of_recalibration(prediction, data, self.variance_map_, raw)
+
+    def _fitted_clone(self, inputs: Any, data: PairData, rng: np.random.Generator) -> FittedClone:
+        """A clone fitted to responses with and without a first one."""
+        estimator: Any = clone(self.estimator)
+        steps, features = None, inputs
+        if isinstance(estimator, Pipeline):
+            steps, estimator = estimator[:-1], estimator[-1]
+            features = steps.fit_transform(inputs, data.counts().argmax(axis=1))
+        rows, first, response = draw_responses(data, rng)
+        table = with_first_response(_safe_indexing(features, rows), first, self.classes_)
+        return FittedClone(steps, estimator.fit(table, response))
+
+    def _probs(self, fitted: FittedClone, inputs: Any) -> tuple[FloatArray, FloatArray]:
+        """p(y1|x), `(n, K)`, and p(y2|x, y1), `(n, K, K)`."""
+        features = inputs if fitted.steps is None else fitted.steps.transform(inputs)
+        num_rows, num_classes = _num_samples(inputs), len(self.classes_)
+        found = np.zeros((num_classes + 1, num_rows, num_classes))
+        for first in range(-1, num_classes):
+            table = with_first_response(features, np.full(num_rows, first), self.classes_)
+            # A clone may have seen fewer classes than there are.
+            found[first + 1][:, fitted.classifier.classes_] = fitted.classifier.predict_proba(table)
+        return found[0], found[1:].transpose(1, 0, 2)
+
+    def _inputs(self, X: Any, *, fitting: bool = False) -> Any:
+        """DataFrames, and what a pipeline takes, as they are; else an array for the estimator."""
+        if hasattr(X, "columns"):
+            validate_data(self, X, reset=fitting, skip_check_array=True)
+            return X
+        if isinstance(self.estimator, Pipeline):
+            return X
+        kind = {"dtype": None, "accept_sparse": "csr", "ensure_all_finite": False}
+        return validate_data(self, X, reset=fitting, **kind)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+
+def _joint(tables: FloatArray) -> TableJoint:
+    return TableJoint(torch.from_numpy(tables).log())
