@@ -12,14 +12,13 @@ inputs, and a sorted set of a thousand such rows is one of a few dozen possible 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
+import pages
 from scipy.special import expit
 
 import secondguess as sg
@@ -27,7 +26,6 @@ from secondguess.theory.calibration.inflation import DependentResponsesError
 from secondguess.theory.calibration.means import MeanMethod
 from secondguess.theory.calibration.raters import UnequalRatersError
 
-RESULTS = Path(__file__).parent.parent / "results"
 METHODS: tuple[MeanMethod, ...] = get_args(MeanMethod)
 FAILURE_RATE = 0.05
 VARIANCE = 0.02
@@ -159,14 +157,12 @@ def main() -> None:
     arguments = parser.parse_args()
     start = time.perf_counter()
     rows = [measure(layout, law, arguments.replicates) for layout in LAYOUTS for law in LAWS]
-    record = {
-        "command": "python docs/tables/calibration_conditions.py",
-        "seconds": round(time.perf_counter() - start, 1),
-        "rows": rows,
-    }
-    path = RESULTS / "calibration-conditions.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"wrote {path}")
+    pages.keep(
+        "calibration-conditions",
+        command="python docs/tables/calibration_conditions.py",
+        seconds=time.perf_counter() - start,
+        rows=rows,
+    )
 
 
 if __name__ == "__main__":

@@ -9,13 +9,12 @@ tables into the pages. All four parts take about ten minutes on one core.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import pages
 from scipy.optimize import brentq
 
 import secondguess as sg
@@ -28,7 +27,6 @@ from secondguess.theory.calibration.means import MeanMethod
 from secondguess.theory.calibration.products import scaled_products
 from secondguess.theory.calibration.scatter import order_of_parts, parts_of
 
-RESULTS = Path(__file__).parent.parent / "results"
 METHODS: tuple[MeanMethod, ...] = get_args(MeanMethod)
 CUTOFFS = tuple(root**2 for root in (0.001, 0.01, 0.02, 0.05, 0.5))
 """The five values of appendix B."""
@@ -291,15 +289,12 @@ def main() -> None:
         rows: object = coverage(arguments.replicates)
     else:
         rows = {"peer": peer, "world": world, "extensions": extensions}[arguments.part]()
-    record = {
-        "command": f"python docs/tables/guaranteed_intervals.py {arguments.part}",
-        "seconds": round(time.perf_counter() - start, 1),
-        "rows": rows,
-    }
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"guaranteed-intervals-{arguments.part}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"wrote {path}")
+    pages.keep(
+        f"guaranteed-intervals-{arguments.part}",
+        command=f"python docs/tables/guaranteed_intervals.py {arguments.part}",
+        seconds=time.perf_counter() - start,
+        rows=rows,
+    )
 
 
 if __name__ == "__main__":

@@ -27,6 +27,14 @@ def results(experiment: str) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in paths]
 
 
+def keep(name: str, *, command: str, seconds: float, rows: Any) -> None:
+    """Write what a script has measured where the tables are made from."""
+    path = DOCS / "results" / f"{name}.json"
+    record = {"command": command, "seconds": round(seconds, 1), "rows": rows}
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"wrote {path}")
+
+
 def run_title(run: Mapping[str, Any]) -> str:
     """Which run a row speaks of."""
     return f"{run['preset']}, seed {run['seed']}"

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 
 import secondguess as sg
 from secondguess.classification.estimators import PairClassifier
@@ -31,7 +32,6 @@ from secondguess.experiments.cifar10h import data, frozen
 from secondguess.theory.calibration.fit_intervals import fit_intervals
 from secondguess.theory.higher_order import higher_order_ece, higher_order_ece_floor
 
-RESULTS = Path(__file__).parent.parent / "results"
 SEEDS = (0, 1, 2)
 ORDERS = {"CIFAR-10H": (2, 10, 40), "CIFAR-10N": (2, 3)}
 """Orders that are measured; a test row has 47 annotations at least, or 3."""
@@ -202,14 +202,12 @@ def main() -> None:
     for name, k, loss, seed in cells():
         with np.load(cache / f"{name}-{k}-{loss}-{seed}.npz") as arrays:
             rows.append({**json.loads(str(arrays["record"])), "certified": certify(arrays)})
-    record = {
-        "command": "python docs/tables/snapshots.py --data-dir DIR",
-        "seconds": round(sum(row["seconds"] for row in rows), 1),
-        "rows": rows,
-    }
-    path = RESULTS / "snapshots.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"wrote {path}")
+    pages.keep(
+        "snapshots",
+        command="python docs/tables/snapshots.py --data-dir DIR",
+        seconds=sum(row["seconds"] for row in rows),
+        rows=rows,
+    )
 
 
 if __name__ == "__main__":

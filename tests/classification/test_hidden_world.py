@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+from scripts import load_script
 
 import secondguess as sg
 from secondguess.classification.heads import HeadName
@@ -21,11 +21,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "heads"
 
 
 def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    """A script that others of its folder import by its name."""
+    module = sys.modules[name] = load_script(f"examples/heads/{name}.py")
     return module
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from scripts import load_script
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -51,12 +51,7 @@ as it is
 
 @pytest.fixture(scope="module")
 def sessions() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("sessions", ROOT / "docs" / "sessions.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("docs/sessions.py")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import sys
 import zipfile
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from scripts import load_script
 
 ROOT = Path(__file__).parents[2]
 
 
-def _load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules[path.stem]  # another example has a module of the same name
-    return module
-
-
 @pytest.fixture(scope="module")
 def reviews() -> ModuleType:
-    return _load(ROOT / "examples" / "annotators" / "reviews.py")
+    return load_script("examples/annotators/reviews.py")
 
 
 def _archive(folder: Path, ratings: list[str]) -> None:
@@ -90,5 +77,5 @@ def test_embeddings_are_made_once(reviews, tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize("name", ["annotators", "heads"])
 def test_the_page_is_made_from_the_result(name) -> None:
     result = json.loads((ROOT / "docs" / "results" / f"{name}.json").read_text())
-    page = _load(ROOT / "examples" / name / "page.py").render(result)
+    page = load_script(f"examples/{name}/page.py").render(result)
     assert page == (ROOT / "docs" / f"{name}.md").read_text()

@@ -20,6 +20,7 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from scripts import load_script
 from typer.testing import CliRunner
 
 from secondguess.cli.app import app
@@ -34,15 +35,7 @@ from secondguess.language.scoring import Tokens
 
 def benchmark() -> ModuleType:
     """Where the model and the start of a vLLM server are written down."""
-    path = Path(__file__).parents[2] / "benchmarks" / "engines.py"
-    spec = importlib.util.spec_from_file_location("benchmark_of_engines", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(path.parent)  # as if it were run
-        spec.loader.exec_module(module)
-    return module
+    return load_script("benchmarks/engines.py")
 
 
 @pytest.fixture(scope="module")

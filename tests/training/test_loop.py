@@ -81,24 +81,13 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
     tmp_path: Path, stopped_at: int, optimizers: dict[str, Any]
 ) -> None:
     expected, expected_history = run(dropout=0.3, **optimizers)
-    model = make_model()
-    model[1].p = 0.3  # pyright: ignore
 
-    def stopping(step: int) -> dict[str, torch.Tensor]:
+    def stop(step: int) -> None:
         if step == stopped_at:
             raise Stop
-        return batch_at(step)
 
     with pytest.raises(Stop):
-        train(
-            model,
-            loss=loss,
-            batch_at=stopping,
-            config=TrainingConfig(**(CONFIG | optimizers)),
-            validate=lambda model: float(loss(model, batch_at(-1))),
-            checkpoint_dir=tmp_path,
-            checkpoint_every=4,
-        )
+        run(tmp_path, dropout=0.3, before_step=stop, **optimizers)
     resumed, history = run(tmp_path, dropout=0.3, **optimizers)
     assert_same_bits(weights_of(resumed), weights_of(expected))
     for field in ("losses", "validation_steps", "validation_losses"):

@@ -4,6 +4,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -48,19 +49,23 @@ def loss(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def run(
-    checkpoint_dir: Path | None = None, *, dropout: float = 0.0, pause: float = 0.0, **changes
+    checkpoint_dir: Path | None = None,
+    *,
+    dropout: float = 0.0,
+    before_step: Callable[[int], None] = lambda step: None,
+    **changes,
 ) -> tuple[nn.Module, TrainingHistory]:
     model = make_model()
     model[1].p = dropout  # pyright: ignore[reportIndexIssue]
 
-    def slow_batch_at(step: int) -> dict[str, torch.Tensor]:
-        time.sleep(pause)
+    def next_batch(step: int) -> dict[str, torch.Tensor]:
+        before_step(step)
         return batch_at(step)
 
     history = train(
         model,
         loss=loss,
-        batch_at=slow_batch_at,
+        batch_at=next_batch,
         config=TrainingConfig(**(CONFIG | changes)),
         validate=lambda model: float(loss(model, batch_at(-1))),
         checkpoint_dir=checkpoint_dir,
@@ -76,7 +81,8 @@ if __name__ == "__main__":
     expected_processes = int(chosen.pop("num_processes", 1))
     if "num_steps" in chosen:
         chosen["num_steps"] = int(chosen["num_steps"])
-    trained, record = run(Path(checkpoints), **chosen)
+    pause = chosen.pop("pause", 0.0)
+    trained, record = run(Path(checkpoints), before_step=lambda step: time.sleep(pause), **chosen)
     assert PartialState().num_processes == expected_processes
     tensors = {name: tensor.contiguous() for name, tensor in trained.state_dict().items()}
     save_file(tensors | {"losses": torch.from_numpy(record.losses)}, out)
