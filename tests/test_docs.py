@@ -83,3 +83,13 @@ def test_code_blocks_of_the_pages_run(page: Path, tmp_path: Path, monkeypatch: p
     session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
     result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(session)
     assert result.failed == 0
+
+
+def test_a_long_table_takes_ten_lines():
+    page = (ROOT / "docs" / "long-table.md").read_text()
+    block = page.partition("## Ten lines")[2].partition("```pycon\n")[2].partition("```")[0]
+    lines = block.strip().splitlines()
+    assert len(lines) == 10
+    assert all(line.startswith(">>> ") for line in lines)
+    assert lines[0] == ">>> import pandas as pd"
+    assert "predict_interval" in lines[-1]
