@@ -7,6 +7,11 @@ docs/results/house-size.json and the table of CONTRIBUTING.md. Without `--agains
 written from the committed result. `--names` prints what became of every public name that is not
 where it was: moved, or gone.
 
+    duplicates --most 200 --seconds 120 | python docs/tables/house.py --repeated
+
+reads pairs of places with repeated code and writes docs/results/repeated-code.json and the list of
+CONTRIBUTING.md (see `repeated_code.py`).
+
 A public name is a function, class or constant that a module defines (not one that it imports) and
 whose path has no part with a leading underscore.
 """
@@ -17,6 +22,7 @@ import argparse
 import ast
 import json
 import statistics
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
@@ -24,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import pages
+import repeated_code
 from pages import DOCS, table
 
 from secondguess._files import write_json
@@ -137,12 +144,13 @@ def sizes() -> str:
 
 
 results = partial(pages.results, "house")
-rendered = partial(pages.filled, PAGE, {"house": sizes})
+rendered = partial(pages.filled, PAGE, {"house": sizes, "repeated": repeated_code.listing})
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="The size of the house, before and after.")
     parser.add_argument("--against", type=Path, help="a checkout of the version before")
     parser.add_argument("--names", action="store_true", help="print moved and removed names")
+    parser.add_argument("--repeated", action="store_true", help="read pairs from standard input")
     arguments = parser.parse_args()
     here = DOCS.parent
     if arguments.against and arguments.names:
@@ -150,4 +158,9 @@ if __name__ == "__main__":
     elif arguments.against:
         found = {"before": measured(arguments.against), "after": measured(here)}
         write_json(RESULT, {"command": COMMAND} | found)
+    if arguments.repeated:
+        pairs = repeated_code.read_pairs(sys.stdin)
+        if missing := repeated_code.without_reason(pairs):
+            sys.exit("\n".join(["pairs without a reason:", *missing]))
+        write_json(repeated_code.RESULT, {"command": repeated_code.COMMAND, "pairs": pairs})
     (DOCS / PAGE).write_text(rendered())

@@ -39,6 +39,11 @@ class Half(PairPredictions):
         return Prediction(np.full(shape, 0.5), np.full(shape, VARIANCE))
 
 
+def test_what_predicts_no_moments_cannot_be_made():
+    with pytest.raises(TypeError, match="predict_moments"):
+        PairPredictions()  # pyright: ignore[reportAbstractUsage]
+
+
 def _failures(make: Callable[[np.random.Generator], tuple], mean_scaled_error: float) -> int:
     """In how many calibration sets a bound is below E[D].
 

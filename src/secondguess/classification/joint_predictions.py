@@ -10,6 +10,7 @@ Axes: rows (n), then classes (K) in the order of `classes_`.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -47,6 +48,7 @@ class JointPredictions(PairPredictions):
     recalibration_: PairRecalibration
     variance_map_: VarianceMap
 
+    @abstractmethod
     def joints(self, X: Any, values_per_row: int = 0) -> Iterator[tuple[slice, PairJoint]]:
         """The joints of all rows in float64, some rows at a time, each with the rows it is of.
 
@@ -54,7 +56,6 @@ class JointPredictions(PairPredictions):
             X: inputs.
             values_per_row: how many numbers the caller makes of each row.
         """
-        raise NotImplementedError
 
     def predict_confidence(self, X: Any) -> FloatArray:
         """The epistemic confidence of each class, `(n, K)`."""

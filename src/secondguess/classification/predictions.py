@@ -8,6 +8,7 @@ Axes: rows (n), then classes (K) in the order of `classes_`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +26,7 @@ from secondguess.theory.calibration.interval_plan import IntervalMethod
 from secondguess.theory.records import Interval, Prediction
 
 
-class PairPredictions:
+class PairPredictions(ABC):
     """Predictions and guaranteed intervals of an estimator that predicts moments.
 
     >>> import numpy as np
@@ -50,9 +51,9 @@ class PairPredictions:
     intervals_: FittedIntervals
     calibration_conditions_: tuple[str, ...]
 
+    @abstractmethod
     def predict_moments(self, X: Any) -> Prediction:
         """Probabilities and variances as the record that metrics and figures take."""
-        raise NotImplementedError
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row, `(n,)`."""
@@ -177,7 +178,7 @@ class PairPredictions:
     def _forget_calibration(self) -> None:
         """Drop what an earlier `calibrate` found: it may speak of another model."""
         for name in ("inflations_", "intervals_", "calibration_conditions_"):
-            self.__dict__.pop(name, None)
+            vars(self).pop(name, None)
 
     def read_targets(self, y: ArrayLike | PairData) -> PairData:
         """Responses or counts as pair data with the classes of the fitted estimator."""
