@@ -70,6 +70,30 @@ def test_where_every_wording_was_drawn_the_sums_are_exact() -> None:
         assert sum(each.num_draws for each in meanings) == 60
 
 
+def test_with_a_generator_of_its_own_a_prompt_is_judged_as_if_alone() -> None:
+    world = random_world(np.random.default_rng(3), num_inputs=4, num_classes=5, num_groups=2)
+    model = table_model(world, "positions")
+    prompts = ["x0", "x2", "x1"]
+
+    def judged(*places: int) -> list[list[tuple[object, ...]]]:
+        scored = score_meanings(
+            model,
+            [prompts[place] for place in places],
+            VOWELS.__getitem__,
+            rng=[np.random.default_rng(place) for place in places],
+            num_samples=7,
+        )
+        return [
+            [
+                (each.meaning, each.num_draws, round(float(each.scores.log_marginal), 5))
+                for each in meanings
+            ]
+            for meanings in scored
+        ]
+
+    assert judged(0, 1, 2) == [*judged(0), *judged(1), *judged(2)]
+
+
 MEANING_OF: dict[tuple[int, ...], Hashable] = {(0,): "p", (1,): "p", (2,): "q"}
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from secondguess.language.engines import Draw
+from secondguess.language.engines import Draw, Question
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.language.generation import Sampling
-from secondguess.language.meaning_functions import Meaning
 from secondguess.language.meanings import ScoredMeaning
 from secondguess.language.scoring import ScoredResponse, Tokens
 from secondguess.language.tokenizer import word_tokenizer
@@ -63,18 +63,29 @@ class KnownEngine:
             ]
         )
 
-    def judge(
-        self, prompt: Tokens, meaning: Meaning, *, seed: Sequence[int], num_samples: int
-    ) -> list[ScoredMeaning]:
+    def judge(self, questions: Sequence[Question]) -> list[list[ScoredMeaning]]:
         """Meanings of samples, as if every wording of a meaning had been drawn."""
-        draws = [Draw(prompt, (*seed, each), Sampling()) for each in range(num_samples)]
-        found: dict[Hashable, list[ScoredResponse]] = {}
-        for each in self.sample(draws):
-            found.setdefault(meaning(each.text), []).append(each)
-        return [
-            ScoredMeaning(name, same[0].text, len(same), same[0].scores, same[0].scores)
-            for name, same in found.items()
-        ]
+        drawn = iter(
+            self.sample(
+                [
+                    Draw(question.prompt, (*question.seed, each), Sampling())
+                    for question in questions
+                    for each in range(question.num_samples)
+                ]
+            )
+        )
+        results = []
+        for question in questions:
+            found: dict[Hashable, list[ScoredResponse]] = {}
+            for each in islice(drawn, question.num_samples):
+                found.setdefault(question.meaning(each.text), []).append(each)
+            results.append(
+                [
+                    ScoredMeaning(name, same[0].text, len(same), same[0].scores, same[0].scores)
+                    for name, same in found.items()
+                ]
+            )
+        return results
 
     def score(self, items: Sequence[tuple[Tokens, Tokens]]) -> list[ScoredResponse]:
         return [self._scored(*item) for item in items]

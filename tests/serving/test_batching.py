@@ -11,7 +11,7 @@ import httpx
 import pytest
 from serving.stand_in import KnownEngine
 
-from secondguess.language.engines import Draw
+from secondguess.language.engines import Draw, Question
 from secondguess.language.generation import Sampling
 from secondguess.serving.app import create_app
 from secondguess.serving.batching import Batcher, Job
@@ -31,7 +31,7 @@ def batcher(engine: KnownEngine, *, max_rows: int = 8, max_waiting: int = 4) -> 
 
 def job(engine: KnownEngine, seed: int = 0, rows: int = 1) -> Job:
     prompt = engine.formatter.prompt_tokens("known")
-    return Job(draws=[Draw(prompt, (seed, row), Sampling()) for row in range(rows)])
+    return Job([Draw(prompt, (seed, row), Sampling()) for row in range(rows)])
 
 
 def with_line(**settings: int) -> Callable[..., Callable[[], None]]:
@@ -89,7 +89,7 @@ async def test_a_large_job_is_computed_in_parts_and_lets_others_through(
     assert not large.done()
     drawn = await large
     assert engine.batches == [8, 2, 8, 4]
-    [alone] = await line.run(Job(draws=[job(engine, rows=20).draws[13]]))
+    [alone] = await line.run(Job([job(engine, rows=20).tasks[13]]))
     assert drawn[13].text == alone.text  # each in its place
 
 
@@ -141,13 +141,30 @@ async def test_a_job_that_fails_does_not_take_others_with_it(
 ) -> None:
     engine.fails_on = engine.formatter.prompt_tokens("unknown")
     first = await at_work(engine, line)
-    bad = asyncio.create_task(line.run(Job(draws=[Draw(engine.fails_on, (0,), Sampling())])))
+    bad = asyncio.create_task(line.run(Job([Draw(engine.fails_on, (0,), Sampling())])))
     good = asyncio.create_task(line.run(job(engine, 5)))
     await until(lambda: line.waiting == 2)
     opened(engine)
     assert len(await first) == len(await good) == 1
     with pytest.raises(RuntimeError):
         await bad
+
+
+@with_line()
+async def test_questions_about_meanings_share_a_batch(engine: KnownEngine, line: Batcher) -> None:
+    def questions(seed: int, num: int) -> Job:
+        prompt = engine.formatter.prompt_tokens("known")
+        return Job([Question(prompt, (seed, row), 3, str) for row in range(num)])
+
+    first = await at_work(engine, line)
+    small = [asyncio.create_task(line.run(questions(seed, 1))) for seed in (1, 2)]
+    large = asyncio.create_task(line.run(questions(3, 5)))
+    await until(lambda: line.waiting == 3)
+    opened(engine)
+    await first
+    assert [len(each) for each in await asyncio.gather(*small)] == [1, 1]
+    assert len(await large) == 5
+    assert engine.batches == [1, 6, 6, 6, 3]  # responses, at most eight in a batch
 
 
 def test_a_late_answer_is_given_up():

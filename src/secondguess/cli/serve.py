@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from secondguess._text import shown
 from secondguess.cli.errors import user_errors
 from secondguess.cli.language import GapName, StrategyName
 from secondguess.cli.rows import (
@@ -175,7 +176,7 @@ def serve(
         with socket.create_server((host, port), family=_family(host), backlog=2048) as listener:
             address = f"[{host}]" if ":" in host else host
             port = listener.getsockname()[1]
-            typer.echo(f"serving {config.model_name} on http://{address}:{port} (page at /)")
+            typer.echo(f"serving {shown(config.model_name)} on http://{address}:{port} (page at /)")
             for number in (signal.SIGINT, signal.SIGTERM):
                 # uvicorn finishes what it took, then sends itself the signal again.
                 signal.signal(number, _end)

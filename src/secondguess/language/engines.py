@@ -6,8 +6,8 @@ texts, decoders, files, is the same whichever engine is at work.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from secondguess.language.meaning_functions import Meaning
 from secondguess.language.meanings import ScoredMeaning, score_meanings
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import DEFAULT_BATCH_SIZE, ScoredResponse, Tokens, score
+
+TaskT = TypeVar("TaskT")
+ResultT = TypeVar("ResultT")
 
 
 class Draw(NamedTuple):
@@ -31,6 +34,22 @@ class Draw(NamedTuple):
     prompt: Tokens
     seed: tuple[int, ...]
     sampling: Sampling
+
+
+class Question(NamedTuple):
+    """A prompt whose sampled answers are judged by what they mean.
+
+    Attributes:
+        prompt: the tokens of the prompt.
+        seed: as in `Draw`.
+        num_samples: pairs of responses drawn; see `score_meanings`.
+        meaning: f, a function of the text.
+    """
+
+    prompt: Tokens
+    seed: tuple[int, ...]
+    num_samples: int
+    meaning: Meaning
 
 
 class EngineError(ConnectionError):
@@ -58,10 +77,8 @@ class Engine(Protocol):
         """One scored response per draw."""
         ...
 
-    def judge(
-        self, prompt: Tokens, meaning: Meaning, *, seed: Sequence[int], num_samples: int
-    ) -> list[ScoredMeaning]:
-        """The meanings of sampled answers to a prompt; see `score_meanings`."""
+    def judge(self, questions: Sequence[Question]) -> list[list[ScoredMeaning]]:
+        """The meanings of sampled answers to each question; see `score_meanings`."""
         ...
 
     def score(self, items: Sequence[tuple[Tokens, Tokens]]) -> list[ScoredResponse]:
@@ -103,34 +120,47 @@ class LocalEngine:
 
     def sample(self, draws: Sequence[Draw]) -> list[ScoredResponse]:
         """One scored response per draw; draws with equal sampling are drawn side by side."""
-        results: dict[int, ScoredResponse] = {}
-        for sampling in dict.fromkeys(draw.sampling for draw in draws):
-            rows = [row for row, draw in enumerate(draws) if draw.sampling == sampling]
-            drawn = sample(
+
+        def together(same: Sequence[Draw]) -> list[ScoredResponse]:
+            return sample(
                 self.model,
-                [EncodedRow(draws[row].prompt) for row in rows],
-                rng=[np.random.default_rng(draws[row].seed) for row in rows],
-                sampling=sampling,
+                [EncodedRow(draw.prompt) for draw in same],
+                rng=[np.random.default_rng(draw.seed) for draw in same],
+                sampling=same[0].sampling,
                 batch_size=self.batch_size,
             )
-            results.update(zip(rows, drawn, strict=True))
-        return [results[row] for row in range(len(draws))]
 
-    def judge(
-        self, prompt: Tokens, meaning: Meaning, *, seed: Sequence[int], num_samples: int
-    ) -> list[ScoredMeaning]:
-        """The meanings of sampled answers to a prompt; see `score_meanings`."""
-        [found] = score_meanings(
-            self.model,
-            [EncodedRow(prompt)],
-            meaning,
-            rng=np.random.default_rng(seed),
-            num_samples=num_samples,
-            batch_size=self.batch_size,
-        )
-        return found
+        return _by_kind(draws, lambda draw: draw.sampling, together)
+
+    def judge(self, questions: Sequence[Question]) -> list[list[ScoredMeaning]]:
+        """The meanings of sampled answers; questions of one kind are answered side by side."""
+
+        def together(same: Sequence[Question]) -> list[list[ScoredMeaning]]:
+            return score_meanings(
+                self.model,
+                [EncodedRow(question.prompt) for question in same],
+                same[0].meaning,
+                rng=[np.random.default_rng(question.seed) for question in same],
+                num_samples=same[0].num_samples,
+                batch_size=self.batch_size,
+            )
+
+        return _by_kind(questions, lambda each: (each.num_samples, each.meaning), together)
 
     def score(self, items: Sequence[tuple[Tokens, Tokens]]) -> list[ScoredResponse]:
         """The scores of given responses; equal prompts are computed once."""
         rows = [EncodedRow(prompt, (response,)) for prompt, response in items]
         return [scored for [scored] in score(self.model, rows, batch_size=self.batch_size)]
+
+
+def _by_kind(
+    tasks: Sequence[TaskT],
+    kind: Callable[[TaskT], Hashable],
+    work: Callable[[Sequence[TaskT]], list[ResultT]],
+) -> list[ResultT]:
+    """The results of tasks in their order; those of one kind are worked on together."""
+    results: dict[int, ResultT] = {}
+    for each in dict.fromkeys(map(kind, tasks)):
+        rows = [row for row, task in enumerate(tasks) if kind(task) == each]
+        results.update(zip(rows, work([tasks[row] for row in rows]), strict=True))
+    return [results[row] for row in range(len(tasks))]

@@ -25,10 +25,9 @@ from transformers import AutoConfig, AutoTokenizer
 
 from secondguess._arrays import FloatArray
 from secondguess._files import manifest_digest
-from secondguess.language.engines import Draw, EngineError
+from secondguess.language.engines import Draw, EngineError, Question
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.language.generation import Sampling
-from secondguess.language.meaning_functions import Meaning
 from secondguess.language.meanings import ScoredMeaning
 from secondguess.language.recalibration import SequenceRecalibration, wordings_only
 from secondguess.language.scoring import ScoredResponse, Tokens, chunks
@@ -121,9 +120,7 @@ class VllmEngine:
             for scored, (_, cut) in zip(self.score(items), drawn, strict=True)
         ]
 
-    def judge(
-        self, prompt: Tokens, meaning: Meaning, *, seed: Sequence[int], num_samples: int
-    ) -> list[ScoredMeaning]:
+    def judge(self, questions: Sequence[Question]) -> list[list[ScoredMeaning]]:
         """Not possible: second responses behind given first ones are drawn in this process only."""
         raise ValueError(
             "meanings are judged by draws from a model in this process; leave --engine out."

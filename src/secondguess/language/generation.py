@@ -142,7 +142,7 @@ def sample_seconds(
     model: PairLanguageModel,
     rows: Sequence[AnyRow],
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | Sequence[np.random.Generator],
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> list[tuple[Tokens, FloatArray]]:
     """Draw y2 from p(y2|y1,x), y1 being the first response of each row.

@@ -64,7 +64,7 @@ def score_meanings(
     prompts: Sequence[Prompt | EncodedRow],
     meaning: Meaning,
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | Sequence[np.random.Generator],
     num_samples: int = 10,
     failure_rate: float = 0.01,
     batch_size: int = DEFAULT_BATCH_SIZE,
@@ -92,7 +92,8 @@ def score_meanings(
         prompts: text, chat messages, tokens or encoded rows.
         meaning: f, a function of the text; see `normalised`, `by_pattern`, `by_json_field` and
             `by_embedding`.
-        rng: the randomness of the samples.
+        rng: the randomness of the samples; or one generator per prompt, so that what is drawn for a
+            prompt does not depend on the others.
         num_samples: pairs drawn per prompt, at least 2.
         failure_rate: how often cautious scores of a prompt may not be cautious enough; the bound
             that they give is to be read with this added.
@@ -102,6 +103,8 @@ def score_meanings(
     check_rate("failure_rate", failure_rate)
     encoded = [EncodedRow(model.formatter.prompt_tokens(prompt)) for prompt in prompts]
     asked = [row for row in encoded for _ in range(num_samples)]
+    if not isinstance(rng, np.random.Generator):
+        rng = [each for each in rng for _ in range(num_samples)]
     firsts = sample(model, asked, rng=rng, batch_size=batch_size)
     begun = [EncodedRow(row.prompt, (y.tokens,)) for row, y in zip(asked, firsts, strict=True)]
     seconds = sample_seconds(model, begun, rng=rng, batch_size=batch_size)

@@ -6,17 +6,16 @@ they were cut, and handed to the decoder. What a candidate says never changes af
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 
 from secondguess.language.answering import Strategy
-from secondguess.language.engines import Draw, Engine
+from secondguess.language.engines import Draw, Engine, Question
 from secondguess.language.formatting import FormatError
 from secondguess.language.generation import Sampling
 from secondguess.language.marked import MarkedAnswers
@@ -33,6 +32,9 @@ from secondguess.theory.records import Decision, GapKind, SelfCheatScores
 CandidateT = TypeVar("CandidateT", ScoredResponse, ScoredMeaning)
 ScoresOf = Callable[[Sequence[CandidateT]], SelfCheatScores]
 Seed = tuple[int, ...]
+
+_meaning_of = cache(meaning_from)
+"""One function per description, so that the questions of several requests are of one kind."""
 
 LOWEST_TEMPERATURE = 1e-3
 """What is colder is frozen: the likeliest token, without a division that overflows."""
@@ -146,7 +148,7 @@ async def decide_choices(
             f"{', '.join(altered)}.",
             param=altered[0],
         )
-    return await _by_meaning(batcher, asked, meaning_from(config.meaning), rule, size)
+    return await _by_meaning(batcher, asked, _meaning_of(config.meaning), rule, size)
 
 
 async def _by_wording(
@@ -191,13 +193,10 @@ async def _by_meaning(
     num_samples: int,
 ) -> list[Choice]:
     """Decide about meanings, by scores with the sampling error inside."""
-    jobs = []
-    for prompt, seed in asked:
-        judge = partial(batcher.engine.judge, prompt, meaning, seed=seed, num_samples=num_samples)
-        jobs.append(Job(work=judge, admitted=bool(jobs)))
+    questions = [Question(prompt, seed, num_samples, meaning) for prompt, seed in asked]
     return [
         rule.choice(meanings, _cautious, num_samples)
-        for [meanings] in await asyncio.gather(*map(batcher.run, jobs))
+        for meanings in await batcher.run(Job(questions))
     ]
 
 
@@ -231,14 +230,14 @@ async def _drawn(
     admitted: bool,
 ) -> list[ScoredResponse]:
     """Responses as the request cuts them, scored as they were cut."""
-    drawn = await batcher.run(Job(draws=draws, admitted=admitted))
+    drawn = await batcher.run(Job(draws, admitted))
     cut = [_cut(batcher.engine, each, stops, max_tokens) for each in drawn]
     items = [
         (draw.prompt, each.tokens)
         for draw, each in zip(draws, cut, strict=True)
         if each is not None
     ]
-    scored = iter(await batcher.run(Job(items=items, admitted=True)))
+    scored = iter(await batcher.run(Job(items, admitted=True)))
     return [
         old if new is None else replace(next(scored), cut_off=new.cut_off)
         for old, new in zip(drawn, cut, strict=True)

@@ -12,33 +12,33 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 from typing import Any, NamedTuple, Protocol
 
-from secondguess.language.engines import Draw, Engine
+from secondguess.language.engines import Draw, Engine, Question
 from secondguess.language.scoring import Tokens
 from secondguess.serving.errors import RefusedRequest
+
+Task = Draw | Question | tuple[Tokens, Tokens]
+"""A response to draw, a question to judge, or a prompt with a response to score."""
 
 
 @dataclass(eq=False)
 class Job:
-    """What one request needs of the engine: responses to draw, or responses to score.
+    """What one request needs of the engine.
 
     Attributes:
-        draws: what to sample.
-        items: prompts with responses to score.
-        work: something else to have done by the engine's thread, as one row.
+        tasks: what to compute.
         admitted: whether it goes on with a request that has been taken already: such a job is not
             refused, however long the line.
-        result: the scored responses, draws first, then what `work` returned.
-        found: those that are there so far.
+        result: what the engine found, one entry per task.
+        found: the entries that are there so far.
     """
 
-    draws: list[Draw] = field(default_factory=list)
-    items: list[tuple[Tokens, Tokens]] = field(default_factory=list)
-    work: Callable[[], Any] | None = None
+    tasks: Sequence[Task]
     admitted: bool = False
     result: asyncio.Future[list[Any]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -46,27 +46,21 @@ class Job:
     found: list[Any] = field(default_factory=list)
 
     @property
-    def rows(self) -> int:
-        """How many responses are still to be computed."""
-        return len(self.draws) + len(self.items) + bool(self.work) - len(self.found)
+    def left(self) -> Sequence[Task]:
+        """The tasks still to be computed."""
+        return self.tasks[len(self.found) :]
+
+    def first_of(self, rows: int) -> Sequence[Task]:
+        """The next tasks, at most so many rows, but one in any case."""
+        sizes = accumulate(map(_size, self.left))
+        return self.left[: max(1, sum(size <= rows for size in sizes))]
 
 
 class Part(NamedTuple):
     """What a batch computes of a job."""
 
     job: Job
-    draws: list[Draw]
-    items: list[tuple[Tokens, Tokens]]
-    work: list[Callable[[], Any]]
-
-    @classmethod
-    def of(cls, job: Job, rows: int) -> Part:
-        """The next rows of a job, at most so many."""
-        start = len(job.found)
-        stop = start + rows
-        items = slice(max(start - len(job.draws), 0), max(stop - len(job.draws), 0))
-        work = [job.work] if job.work and stop >= start + job.rows else []
-        return cls(job, job.draws[start:stop], job.items[items], work)
+    tasks: Sequence[Task]
 
 
 class Watcher(Protocol):
@@ -118,10 +112,10 @@ class Batcher:
 
     async def run(self, job: Job) -> list[Any]:
         """Wait in line and return the results; cancelling this drops the job."""
-        if not job.rows:
+        if not job.tasks:
             return []
         if len(self._line) >= self.max_waiting and not job.admitted:
-            batches = 1 + sum(each.rows for each in self._line) / self.max_rows
+            batches = 1 + sum(_rows(each.left) for each in self._line) / self.max_rows
             seconds = math.ceil(min(batches * self._seconds_per_batch, 60))
             raise RefusedRequest(
                 429,
@@ -146,7 +140,7 @@ class Batcher:
             results = await loop.run_in_executor(self._thread, self._compute, batch)
             seconds = time.perf_counter() - start
             self._seconds_per_batch += 0.2 * (seconds - self._seconds_per_batch)
-            self._watcher.batch_done(sum(_rows(part) for part in batch), seconds)
+            self._watcher.batch_done(sum(_rows(part.tasks) for part in batch), seconds)
             for part, result in zip(batch, results, strict=True):
                 self._deliver(part.job, result)
 
@@ -157,7 +151,7 @@ class Batcher:
             job.result.set_exception(result)
             return
         job.found += result
-        if job.rows:
+        if job.left:
             self._line.append(job)
             self._arrived.set()
         else:
@@ -169,31 +163,40 @@ class Batcher:
         while self._line:
             job = self._line[0]
             if not job.result.done():
-                if batch and job.rows > room:
+                if batch and _rows(job.left) > room:
                     break
-                batch.append(Part.of(job, room))
-                room -= _rows(batch[-1])
+                batch.append(Part(job, job.first_of(room)))
+                room -= _rows(batch[-1].tasks)
             self._line.popleft()
         return batch
 
     def _compute(self, batch: list[Part]) -> list[list[Any] | Exception]:
         """The results of a batch; a job that fails alone does not take the others with it."""
         try:
-            drawn = iter(self.engine.sample([draw for part in batch for draw in part.draws]))
-            scored = iter(self.engine.score([item for part in batch for item in part.items]))
-            return [
-                [
-                    *(next(drawn) for _ in part.draws),
-                    *(next(scored) for _ in part.items),
-                    *(work() for work in part.work),
-                ]
-                for part in batch
-            ]
+            found = iter(self._results([task for part in batch for task in part.tasks]))
+            return [list(islice(found, len(part.tasks))) for part in batch]
         except Exception as error:
             if len(batch) == 1:
                 return [error]
             return [result for part in batch for result in self._compute([part])]
 
+    def _results(self, tasks: Sequence[Task]) -> list[Any]:
+        """One entry per task, each kind of task in one call of the engine."""
+        draws = [task for task in tasks if isinstance(task, Draw)]
+        questions = [task for task in tasks if isinstance(task, Question)]
+        items = [task for task in tasks if not isinstance(task, Draw | Question)]
+        found = {
+            Draw: iter(self.engine.sample(draws)),
+            Question: iter(self.engine.judge(questions) if questions else []),
+            tuple: iter(self.engine.score(items)),
+        }
+        return [next(found[type(task)]) for task in tasks]
 
-def _rows(part: Part) -> int:
-    return len(part.draws) + len(part.items) + len(part.work)
+
+def _rows(tasks: Sequence[Task]) -> int:
+    return sum(map(_size, tasks))
+
+
+def _size(task: Task) -> int:
+    """How many responses it asks for."""
+    return task.num_samples if isinstance(task, Question) else 1

@@ -117,7 +117,7 @@ class Handlers:
             tokens = [self.engine.formatter.response_tokens(each) for each in body.responses]
         except FormatError as error:
             raise RefusedRequest(400, str(error), param="responses") from None
-        job = Job(items=[(prompt, each) for each in tokens])
+        job = Job([(prompt, each) for each in tokens])
         scored = await self._patiently(request, self.batcher.run(job))
         gap = self.config.defaults.gap
         found = [records.candidate_record(self.engine.formatter, each, gap) for each in scored]
