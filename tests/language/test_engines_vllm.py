@@ -24,13 +24,15 @@ from scripts import load_script
 from typer.testing import CliRunner
 
 from secondguess.cli.app import app
+from secondguess.language import engines_vllm
 from secondguess.language.engine_answers import answer_with
-from secondguess.language.engines import Draw, EngineError, LocalEngine
+from secondguess.language.engines import Draw, EngineError, LocalEngine, Question
 from secondguess.language.engines_vllm import VllmEngine
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.language.generation import Sampling
+from secondguess.language.meanings import DrawnPairs, judge_pairs
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.scoring import Tokens
+from secondguess.language.scoring import Tokens, score_tokens
 
 
 def benchmark() -> ModuleType:
@@ -167,6 +169,54 @@ def check_decisions(one: Any, other: Any, prompts: list[Tokens]) -> None:
     assert outcomes == {True, False}
 
 
+def initial(text: str) -> str:
+    return "early" if text[:1] < "U" else "late"
+
+
+def check_meanings(engine: VllmEngine, model: PairLanguageModel, monkeypatch) -> None:
+    """The engine judges meanings as the model in this process does from the same pairs."""
+    seen: list[DrawnPairs] = []
+
+    def noted(drawn: Any, *arguments: Any, **options: Any) -> Any:
+        seen.extend(drawn)
+        return judge_pairs(drawn, *arguments, **options)
+
+    monkeypatch.setattr(engines_vllm, "judge_pairs", noted)
+    questions = [Question(prompt, (3,), 6, initial) for prompt in prompts_of(model)]
+    theirs = engine.judge(questions)
+    assert [len(each.pairs) for each in seen] == [6, 6]
+
+    def score_pairs(items: Any) -> Any:
+        return score_tokens(model, items, batch_size=8)
+
+    ours = judge_pairs(seen, initial, model.formatter, score_pairs, recalibration=None)
+    for mine, others in zip(ours, theirs, strict=True):
+        assert {each.meaning for each in mine} == {"early", "late"}
+        for one, other in zip(mine, others, strict=True):
+            assert (one.meaning, one.text, one.num_draws) == (
+                *(other.meaning, other.text),
+                other.num_draws,
+            )
+            for kind in ("scores", "cautious"):
+                a, b = getattr(one, kind), getattr(other, kind)
+                assert a.log_marginal == pytest.approx(b.log_marginal, abs=1e-4)
+                assert a.log_self_conditional == pytest.approx(b.log_self_conditional, abs=1e-4)
+    again = engine.judge(questions[:1])[0]
+    assert [each.text for each in again] == [each.text for each in theirs[0]]
+
+
+def test_meanings_are_those_of_the_model(engine, stand_in, model, monkeypatch):
+    check_meanings(engine, model, monkeypatch)
+    [prompt, _] = prompts_of(model)
+    begun = [
+        body["prompt"][0]
+        for body in stand_in.bodies
+        if "prompt_logprobs" not in body and len(body["prompt"][0]) > len(prompt)
+    ]
+    # A second response is drawn behind the prompt, the first one and its filling.
+    assert sum(len(each) == len(prompt) + 6 for each in begun) >= 6
+
+
 def test_models_that_vllm_would_misread_are_refused(model):
     settings = PairFormat(response_length=6, layout="positions")
     formatter = PairFormatter(model.formatter.tokenizer, settings)
@@ -234,6 +284,12 @@ def test_vllm_scores_and_decides_as_the_model_does(served, model):
 
 
 @pytest.mark.slow
+def test_vllm_judges_meanings_as_the_model_does(served, model, monkeypatch):
+    address, folder = served
+    check_meanings(VllmEngine.connect(address, folder), model, monkeypatch)
+
+
+@pytest.mark.slow
 def test_the_commands_work_through_vllm(served, tmp_path, monkeypatch):
     address, folder = served
     file = tmp_path / "data.jsonl"
@@ -257,3 +313,9 @@ def test_the_commands_work_through_vllm(served, tmp_path, monkeypatch):
     answers = [json.loads(line) for line in out.read_text().splitlines()]
     assert len(answers) == 20
     assert any(not each["abstained"] for each in answers)
+    options = ["--max-hallucination-rate", "0.99", "--meaning", "(?s)(.)", "--overwrite"]
+    run = CliRunner().invoke(
+        app, ["answer", str(folder), str(file), "--out", str(out), "--engine", address, *options]
+    )
+    assert run.exit_code == 0, run.output
+    assert len(out.read_text().splitlines()) == 20

@@ -165,6 +165,7 @@ def test_meanings_and_guarantees_are_shown(browser: Browser):
             ask(page, "known")
             result = page.get_by_role("status")
             expect(result).to_contain_text("at most 5.0% of its answers are wrong")
+            expect(result).to_contain_text("for 1.0% of questions they may")
             heads = page.get_by_role("rowheader").all_inner_texts()
             assert all(text.split()[0] == text.split()[1] for text in heads)  # meaning, wording
             move_slider(page, 0.5)

@@ -115,10 +115,9 @@ def serve(
         check_rate("max_hallucination_rate", rate)
         if meaning is not None:
             meaning_from(meaning)
-            if engine is not None or min_probability is not None:
+            if min_probability is not None:
                 raise ValueError(
-                    "--meaning draws from the model itself; expected no --engine and no "
-                    "--min-probability."
+                    "--meaning judges the model's own draws; expected no --min-probability."
                 )
         opened = open_engine(model, engine, quiet_state(), max_batch)
         pair_model = opened.model if isinstance(opened, LocalEngine) else None

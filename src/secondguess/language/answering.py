@@ -126,7 +126,7 @@ def answer(
         scored = score_meanings(
             model, encoded, meaning, rng=rng, num_samples=num_candidates, batch_size=batch_size
         )
-        return [_choose_meaning(each, strategy, num_candidates, rule) for each in scored]
+        return [choose_meaning(each, strategy, num_candidates, rule) for each in scored]
     match strategy:
         case "selective":
             drawn = draw(encoded)
@@ -145,7 +145,7 @@ def answer(
     ]
 
 
-def _choose_meaning(
+def choose_meaning(
     meanings: Sequence[ScoredMeaning], strategy: Strategy, num_candidates: int, rule: Rule
 ) -> Decision[ScoredMeaning]:
     """Decide by cautious scores, in the order in which the meanings were drawn."""

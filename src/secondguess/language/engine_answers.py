@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from secondguess._arrays import check_at_least
-from secondguess.language.answering import Rule, Strategy
-from secondguess.language.engines import Draw, Engine
+from secondguess.language.answering import Rule, Strategy, choose_meaning
+from secondguess.language.engines import Draw, Engine, Question
 from secondguess.language.generation import Sampling
+from secondguess.language.meaning_functions import Meaning
+from secondguess.language.meanings import ScoredMeaning
 from secondguess.language.scoring import ScoredResponse, Tokens, totals
 from secondguess.theory.decoding import decode_rejection, decode_top1
 from secondguess.theory.records import Decision, GapKind
@@ -24,7 +26,8 @@ def answer_with(
     num_candidates: int = 10,
     sampling: Sampling | None = None,
     gap: GapKind = "absolute",
-) -> list[Decision[ScoredResponse]]:
+    meaning: Meaning | None = None,
+) -> list[Decision[ScoredResponse]] | list[Decision[ScoredMeaning]]:
     """Answer each prompt, or abstain where the bound on hallucination is too weak.
 
     >>> from secondguess.language.engines import LocalEngine
@@ -47,13 +50,21 @@ def answer_with(
         num_candidates: the most samples drawn per prompt; not used by `selective`.
         sampling: how tokens are chosen.
         gap: how confidences above 1 are treated.
+        meaning: what an answer means, as in `answer`.
     """
     check_at_least("num_candidates", num_candidates, 1)
+    rule: Rule = {"max_hallucination_rate": max_hallucination_rate, "gap": gap}
+    if meaning is not None:
+        questions = [
+            Question(prompt, (*seed, row), num_candidates, meaning)
+            for row, prompt in enumerate(prompts)
+        ]
+        judged = engine.judge(questions)
+        return [choose_meaning(each, strategy, num_candidates, rule) for each in judged]
     size = 1 if strategy == "selective" else num_candidates
     sampling = sampling or Sampling()
     if objection := engine.objection(sampling):
         raise ValueError(objection)
-    rule: Rule = {"max_hallucination_rate": max_hallucination_rate, "gap": gap}
     decode = decode_top1 if strategy == "top1" else decode_rejection
     candidates: list[list[ScoredResponse]] = [[] for _ in prompts]
     decisions: dict[int, Decision[ScoredResponse]] = {}

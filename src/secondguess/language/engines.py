@@ -130,7 +130,7 @@ class LocalEngine:
                 batch_size=self.batch_size,
             )
 
-        return _by_kind(draws, lambda draw: draw.sampling, together)
+        return by_kind(draws, lambda draw: draw.sampling, together)
 
     def judge(self, questions: Sequence[Question]) -> list[list[ScoredMeaning]]:
         """The meanings of sampled answers; questions of one kind are answered side by side."""
@@ -145,7 +145,7 @@ class LocalEngine:
                 batch_size=self.batch_size,
             )
 
-        return _by_kind(questions, lambda each: (each.num_samples, each.meaning), together)
+        return by_kind(questions, lambda each: (each.num_samples, each.meaning), together)
 
     def score(self, items: Sequence[tuple[Tokens, Tokens]]) -> list[ScoredResponse]:
         """The scores of given responses; equal prompts are computed once."""
@@ -153,7 +153,7 @@ class LocalEngine:
         return [scored for [scored] in score(self.model, rows, batch_size=self.batch_size)]
 
 
-def _by_kind(
+def by_kind(
     tasks: Sequence[TaskT],
     kind: Callable[[TaskT], Hashable],
     work: Callable[[Sequence[TaskT]], list[ResultT]],

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,12 @@ from secondguess._files import manifest_digest
 from secondguess.language.engines import Draw, EngineError, Question
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.language.generation import Sampling
-from secondguess.language.meanings import ScoredMeaning
+from secondguess.language.meanings import DrawnPairs, ScoredMeaning, TokenScores, judge_pairs
 from secondguess.language.recalibration import SequenceRecalibration, wordings_only
 from secondguess.language.scoring import ScoredResponse, Tokens, chunks
+
+PairItem = tuple[Tokens, Tokens, Tokens]
+"""A prompt, a y1 and a y2."""
 
 CONCURRENCY = 32
 """Requests to the server at the same time; it batches them."""
@@ -84,7 +88,7 @@ class VllmEngine:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         formatter = PairFormatter(tokenizer, settings, context_length=length)
         engine = cls(address, formatter, batch_size=batch_size)
-        engine._recalibration = wordings_only(SequenceRecalibration.load(folder))
+        engine._recalibration = SequenceRecalibration.load(folder)
         engine._digest = manifest_digest(Path(folder))
         return engine
 
@@ -121,25 +125,42 @@ class VllmEngine:
         ]
 
     def judge(self, questions: Sequence[Question]) -> list[list[ScoredMeaning]]:
-        """Not possible: second responses behind given first ones are drawn in this process only."""
-        raise ValueError(
-            "meanings are judged by draws from a model in this process; leave --engine out."
-        )
+        """The meanings of sampled answers to each question; see `score_meanings`."""
+        draws = [
+            Draw(question.prompt, (*question.seed, each), Sampling())
+            for question in questions
+            for each in range(question.num_samples)
+        ]
+        firsts = list(self._pool.map(self._draw, draws))
+        behind = [
+            draw._replace(
+                prompt=tuple(self._formatter.lay_out(draw.prompt, y1, ()).tokens),
+                seed=(*draw.seed, 1),
+            )
+            for draw, (y1, _) in zip(draws, firsts, strict=True)
+        ]
+        seconds = self._pool.map(self._draw, behind)
+        pairs = iter([(y1, y2) for (y1, _), (y2, _) in zip(firsts, seconds, strict=True)])
+        cut_off = frozenset(tokens for tokens, cut in firsts if cut)
+        results = []
+        for question in questions:
+            drawn = DrawnPairs(question.prompt, list(islice(pairs, question.num_samples)), cut_off)
+            results += judge_pairs(
+                [drawn],
+                question.meaning,
+                self._formatter,
+                self._score_pairs,
+                recalibration=self._recalibration,
+            )
+        return results
 
     def score(self, items: Sequence[tuple[Tokens, Tokens]]) -> list[ScoredResponse]:
         """The scores of given responses; equal ones are scored once."""
-        batches = list(chunks(list(dict.fromkeys(items)), self.batch_size))
-        known: dict[tuple[Tokens, Tokens], tuple[FloatArray, FloatArray]] = {}
-        for batch, scored in zip(batches, self._pool.map(self._score, batches), strict=True):
-            known.update(zip(batch, scored, strict=True))
+        recalibration = wordings_only(self._recalibration)
+        scored = self._score_pairs([(prompt, y, y) for prompt, y in items])
         return [
-            ScoredResponse(
-                item[1],
-                self._formatter.text(item[1]),
-                *known[item],
-                recalibration=self._recalibration,
-            )
-            for item in items
+            ScoredResponse(y, self._formatter.text(y), *each, recalibration=recalibration)
+            for (_, y), each in zip(items, scored, strict=True)
         ]
 
     def _draw(self, draw: Draw) -> tuple[Tokens, bool]:
@@ -162,8 +183,16 @@ class VllmEngine:
         before = drawn[: drawn.index(end)] if end in drawn else drawn[: length - 1]
         return (*before, end), end not in drawn
 
-    def _score(self, items: Sequence[tuple[Tokens, Tokens]]) -> list[tuple[FloatArray, FloatArray]]:
-        laid_out = [self._formatter.lay_out(prompt, y, y) for prompt, y in items]
+    def _score_pairs(self, items: Sequence[PairItem]) -> TokenScores:
+        """What each token of y1 and of y2 after it costs, for items (x, y1, y2)."""
+        batches = list(chunks(list(dict.fromkeys(items)), self.batch_size))
+        known: dict[PairItem, tuple[FloatArray, FloatArray]] = {}
+        for batch, scored in zip(batches, self._pool.map(self._score, batches), strict=True):
+            known.update(zip(batch, scored, strict=True))
+        return [known[item] for item in items]
+
+    def _score(self, items: Sequence[PairItem]) -> TokenScores:
+        laid_out = [self._formatter.lay_out(*item) for item in items]
         choices = self._completions(
             # The last token is the end: it is not read but predicted, being the only one allowed.
             [each.tokens[:-1] for each in laid_out],
@@ -174,7 +203,7 @@ class VllmEngine:
             allowed_token_ids=[self._formatter.end],
         )
         results = []
-        for (_, response), each, choice in zip(items, laid_out, choices, strict=True):
+        for (_, first, _), each, choice in zip(items, laid_out, choices, strict=True):
             read = choice["prompt_logprobs"]
             if len(read) != len(each.tokens) - 1:
                 raise EngineError(
@@ -185,7 +214,7 @@ class VllmEngine:
             log_probs = [_log_prob(found[str(token)]["logprob"]) for token, found in pairs]
             log_probs.append(_log_prob(choice["logprobs"]["token_logprobs"][0]))
             scored = np.array(log_probs)[np.array(each.scored[1:])]
-            results.append((scored[: len(response)], scored[len(response) :]))
+            results.append((scored[: len(first)], scored[len(first) :]))
         return results
 
     def _completions(self, prompts: Sequence[Sequence[int]], **options: Any) -> list[Any]:

@@ -14,19 +14,26 @@ Functions f are in `meaning_functions`, the sums in `meaning_sums`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from secondguess._arrays import check_at_least, check_rate
-from secondguess.language.formatting import EncodedRow, Prompt
+from secondguess._arrays import FloatArray, check_at_least, check_rate
+from secondguess.language.formatting import EncodedRow, PairFormatter, Prompt
 from secondguess.language.generation import sample, sample_seconds
 from secondguess.language.meaning_functions import Meaning
 from secondguess.language.meaning_sums import Draws
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.scoring import DEFAULT_BATCH_SIZE, score_tokens
+from secondguess.language.recalibration import SequenceRecalibration
+from secondguess.language.scoring import DEFAULT_BATCH_SIZE, Tokens, chunks, score_tokens
 from secondguess.theory.records import SelfCheatScores
+
+TokenScores = list[tuple[FloatArray, FloatArray]]
+
+FAILURE_RATE = 0.01
+"""How often cautious scores of a prompt may not be cautious enough."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +73,7 @@ def score_meanings(
     *,
     rng: np.random.Generator | Sequence[np.random.Generator],
     num_samples: int = 10,
-    failure_rate: float = 0.01,
+    failure_rate: float = FAILURE_RATE,
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> list[list[ScoredMeaning]]:
     """The meanings of sampled answers to each prompt, in the order in which they were drawn first.
@@ -108,46 +115,89 @@ def score_meanings(
     firsts = sample(model, asked, rng=rng, batch_size=batch_size)
     begun = [EncodedRow(row.prompt, (y.tokens,)) for row, y in zip(asked, firsts, strict=True)]
     seconds = sample_seconds(model, begun, rng=rng, batch_size=batch_size)
-    cut_off = {y.tokens for y in firsts if y.cut_off}
+    pairs = [(one.tokens, two) for one, (two, _) in zip(firsts, seconds, strict=True)]
+    cut_off = frozenset(y.tokens for y in firsts if y.cut_off)
+    drawn = [
+        DrawnPairs(row.prompt, list(some), cut_off)
+        for row, some in zip(encoded, chunks(pairs, num_samples), strict=True)
+    ]
+    return judge_pairs(
+        drawn,
+        meaning,
+        model.formatter,
+        lambda items: score_tokens(model, items, batch_size=batch_size),
+        recalibration=model.recalibration,
+        failure_rate=failure_rate,
+    )
 
-    draws = []
-    for index in range(len(encoded)):
-        rows = range(index * num_samples, (index + 1) * num_samples)
-        pairs = [(firsts[row].tokens, seconds[row][0]) for row in rows]
-        draws.append(Draws.of(pairs, lambda tokens: meaning(model.formatter.text(tokens))))
+
+class DrawnPairs(NamedTuple):
+    """What was drawn for a prompt.
+
+    Attributes:
+        prompt: its tokens.
+        pairs: each a y1 from p(y|x) and a y2 from p(y|y1,x).
+        cut_off: responses that were ended at the length limit.
+    """
+
+    prompt: Tokens
+    pairs: list[tuple[Tokens, Tokens]]
+    cut_off: frozenset[Tokens]
+
+
+def judge_pairs(
+    drawn: Sequence[DrawnPairs],
+    meaning: Meaning,
+    formatter: PairFormatter,
+    score_pairs: Callable[[list[tuple[Tokens, Tokens, Tokens]]], TokenScores],
+    *,
+    recalibration: SequenceRecalibration | None,
+    failure_rate: float = FAILURE_RATE,
+) -> list[list[ScoredMeaning]]:
+    """The meanings of pairs that were drawn, wherever the model is.
+
+    Args:
+        drawn: the pairs of each prompt.
+        meaning: f, a function of the text.
+        formatter: of the model.
+        score_pairs: per-token log-probabilities of y1 and of y2 after it, for items (x, y1, y2).
+        recalibration: of the model; it counts if it is about meanings.
+        failure_rate: as in `score_meanings`.
+    """
+    sums = [Draws.of(each.pairs, lambda tokens: meaning(formatter.text(tokens))) for each in drawn]
     items = [
-        (row.prompt, one, two)
-        for row, drawn in zip(encoded, draws, strict=True)
-        for name in drawn.drawn
-        for one in drawn.scored(name)
-        for two in drawn.scored(name)
+        (each.prompt, one, two)
+        for each, draws in zip(drawn, sums, strict=True)
+        for name in draws.drawn
+        for one in draws.scored(name)
+        for two in draws.scored(name)
     ]
     log_probs = {
         item: (float(first.sum()), float(second.sum()))
-        for item, (first, second) in zip(
-            items, score_tokens(model, items, batch_size=batch_size), strict=True
-        )
+        for item, (first, second) in zip(items, score_pairs(items), strict=True)
     }
-
-    found = model.recalibration
-    correct = found if found is not None and found.of_meanings else lambda scores: scores
+    correct = recalibration if recalibration and recalibration.of_meanings else _unchanged
     results = []
-    for row, drawn in zip(encoded, draws, strict=True):
-        sums = drawn.summed(
-            lambda one, two, prompt=row.prompt: np.exp(log_probs[prompt, one, two]),
+    for each, draws in zip(drawn, sums, strict=True):
+        summed = draws.summed(
+            lambda one, two, prompt=each.prompt: np.exp(log_probs[prompt, one, two]),
             failure_rate=failure_rate,
         )
         results.append(
             [
                 ScoredMeaning(
                     name,
-                    model.formatter.text(each.best),
-                    each.num_draws,
-                    correct(each.scores(cautious=False)),
-                    correct(each.scores(cautious=True)),
-                    each.best in cut_off,
+                    formatter.text(found.best),
+                    found.num_draws,
+                    correct(found.scores(cautious=False)),
+                    correct(found.scores(cautious=True)),
+                    found.best in each.cut_off,
                 )
-                for name, each in sums.items()
+                for name, found in summed.items()
             ]
         )
     return results
+
+
+def _unchanged(scores: SelfCheatScores) -> SelfCheatScores:
+    return scores

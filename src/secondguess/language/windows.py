@@ -113,17 +113,18 @@ def answering_work(
     means = None if settings.meaning is None else meaning_from(settings.meaning)
     local = engine if isinstance(engine, LocalEngine) else None
     decided_by = {"settings": settings.decided_by()}
-    if means is not None and (local is None or sampling != Sampling()):
+    if means is not None and sampling != Sampling():
         raise ValueError(
-            "a meaning is judged by draws from the model itself; expected no engine elsewhere "
-            "(--engine) and no option on how tokens are chosen."
+            "a meaning is judged by draws from the model itself; expected no option on how tokens "
+            "are chosen."
         )
 
     def decide(rows: list[EncodedRow], window: Window) -> list[Any]:
         place = [settings.seed, window.first_line]
         if local is None:
             prompts = [row.prompt for row in rows]
-            return answer_with(engine, prompts, rate, seed=place, sampling=sampling, **options)
+            there = {**options, "sampling": sampling, "meaning": means}
+            return answer_with(engine, prompts, rate, seed=place, **there)
         here = {**options, "rng": np.random.default_rng(place), "batch_size": local.batch_size}
         if means is not None:
             return answer(local.model, rows, rate, meaning=means, **here)

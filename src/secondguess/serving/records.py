@@ -10,7 +10,7 @@ from typing import Any
 
 from secondguess.language.formatting import PairFormatter
 from secondguess.language.marked import MarkedAnswers
-from secondguess.language.meanings import ScoredMeaning
+from secondguess.language.meanings import FAILURE_RATE, ScoredMeaning
 from secondguess.language.scoring import ScoredResponse
 from secondguess.serving.answers import Choice
 from secondguess.theory.bounds import hallucination_bound
@@ -69,6 +69,8 @@ def choice_record(formatter: PairFormatter, choice: Choice, *, tokens: bool, all
         "num_candidates": choice.num_samples,
         "guarantee": guarantee_record(choice.marked),
     }
+    if any(isinstance(each, ScoredMeaning) for each in choice.candidates):
+        record["failure_rate"] = FAILURE_RATE
     if decision.response is not None:
         given = candidate_record(formatter, decision.response, choice.gap)
         kept = ("confidence", "bound", "outside_theorem", "log_marginal", "log_self_conditional")
