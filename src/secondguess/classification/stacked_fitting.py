@@ -25,7 +25,13 @@ from secondguess.classification.fitting import (
     train_network,
 )
 from secondguess.classification.heads import HeadName, PairModel
-from secondguess.classification.logistic import CrossFitted, cross_fit_logistic, fit_logistic
+from secondguess.classification.logistic import (
+    NUM_SEARCH_FOLDS,
+    SEARCH_ON_ALL,
+    CrossFitted,
+    cross_fit_logistic,
+    fit_logistic,
+)
 from secondguess.classification.predicting import joints_of, row_log_probs
 from secondguess.classification.splitting import folds_of
 from secondguess.classification.stacking import StackedBackbone, fit_head, linear_model, with_body
@@ -40,7 +46,8 @@ MIN_NETWORK_ROWS = 400
 """With fewer rows there is no network: it could not be told from chance whether it helps."""
 MIN_MIXTURE_ROWS, MOST_MIXTURE_CLASSES = 1000, 10
 """Where a mixture head, with its many weights, is tried beside one correlation for all classes."""
-NUM_FOLDS = 5
+NUM_LOGIT_FOLDS = 20
+"""Folds of the log-odds, up to `SEARCH_ON_ALL` rows; heads and networks have fewer, larger ones."""
 _NO_HISTORY = TrainingHistory(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), 0)
 
 
@@ -65,8 +72,12 @@ def fit_stacked(
         rows, validation = hold_out(rows, fraction, seed=seed, groups=groups)
         groups = None  # only the log-odds are cross-fitted from here on
     rng = np.random.default_rng(seed)
-    folds = folds_of(len(rows.data), NUM_FOLDS, rng=rng, groups=groups)
-    base = _cross_fit(rows, folds)
+    many = len(rows.data) <= SEARCH_ON_ALL
+    small_folds = folds_of(
+        len(rows.data), NUM_LOGIT_FOLDS if many else NUM_SEARCH_FOLDS, rng=rng, groups=groups
+    )
+    folds = small_folds % NUM_SEARCH_FOLDS
+    base = _cross_fit(rows, small_folds)
     with_logits = Rows(torch.cat([rows.inputs, torch.from_numpy(base.logits)], 1), rows.data)
     if validation is not None:
         return _fit_on_split(base, with_logits, validation, settings)

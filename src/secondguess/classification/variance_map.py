@@ -27,11 +27,14 @@ from secondguess.theory.metrics import squared_error_estimate
 from secondguess.theory.records import Prediction
 
 JointT = TypeVar("JointT", bound=PairJoint)
-MapKind = Literal["identity", "scale", "isotonic"]
+MapKind = Literal["identity", "scale", "power", "isotonic"]
 
 MIN_ROWS = 50
 """With fewer held-out rows the variance is left as it is."""
-MIN_ISOTONIC_ROWS = 200
+MIN_CURVED_ROWS = 200
+"""With fewer, the map is one factor or none."""
+_EXPONENTS = np.geomspace(0.25, 4, 25)
+_NUM_KNOTS = 60
 NUM_FOLDS = 5
 _MOST = 1 - 1e-9
 _NOTHING = 1e-6
@@ -48,7 +51,7 @@ class VarianceMap:
     tensor([[0.0450, 0.0450]])
 
     Attributes:
-        kind: `identity`, `scale` (one factor) or `isotonic`.
+        kind: `identity`, `scale` (one factor), `power` (a factor and an exponent) or `isotonic`.
         stated: total variances in rising order.
         found: what they are mapped to; constant beyond the ends.
     """
@@ -89,8 +92,9 @@ def fit_variance_map(
     """The map that predicts held-out squared errors best, as cross-validation sees it.
 
     The unbiased squared error of a row has as mean what its variance should be, so that least
-    squares finds the conditional mean: as one factor, or by isotonic regression where there are
-    many rows. Neither is used where it does not predict other rows better than the simpler map.
+    squares finds the conditional mean: as one factor, as a power of the stated variance, or by
+    isotonic regression, the latter two where there are many rows. None is used where it does not
+    predict other rows better than the simpler maps.
 
     >>> from secondguess.classification.table_joint import TableJoint
     >>> sure = TableJoint(torch.tensor([[0.5, 0.5], [0.5, 0.5]]).square().log().expand(100, 2, 2))
@@ -110,8 +114,8 @@ def fit_variance_map(
         return VarianceMap()
     errors = squared_error_estimate(prediction.probs[paired], data[paired].counts()).sum(axis=1)
     kinds: list[MapKind] = ["identity", "scale"]
-    if len(total) >= MIN_ISOTONIC_ROWS:
-        kinds.append("isotonic")
+    if len(total) >= MIN_CURVED_ROWS:
+        kinds += ["power", "isotonic"]
     folds = rng.permutation(len(total)) % NUM_FOLDS
     losses = {kind: np.empty(len(total)) for kind in kinds}
     for fold in range(NUM_FOLDS):
@@ -132,6 +136,8 @@ def _fit(kind: MapKind, total: FloatArray, errors: FloatArray) -> VarianceMap:
     if kind == "scale":  # a model that states no variance at all can only be given a constant one
         level = float(max(errors.mean(), 0.0))
         return VarianceMap(kind=kind, stated=(0.0, 1.0), found=(level, level))
+    if kind == "power":
+        return _fit_power(np.maximum(total, 0.0), errors)
     order = np.argsort(total, kind="stable")
     blocks = isotonic_regression(errors[order]).blocks
     starts, sizes = blocks[:-1], np.diff(blocks)
@@ -140,3 +146,19 @@ def _fit(kind: MapKind, total: FloatArray, errors: FloatArray) -> VarianceMap:
     stated = np.add.reduceat(total[order], starts) / sizes
     found = np.maximum(np.add.reduceat(errors[order], starts) / sizes, 0.0)
     return VarianceMap(kind=kind, stated=tuple(stated.tolist()), found=tuple(found.tolist()))
+
+
+def _fit_power(total: FloatArray, errors: FloatArray) -> VarianceMap:
+    """The power of the variance that predicts the errors best, with their mean."""
+    if total.mean() <= _NOTHING:
+        return _fit("scale", total, errors)
+    top = float(total.max())
+    shapes = (total / top) ** _EXPONENTS[:, None]
+    factors = max(errors.mean(), 0.0) / shapes.mean(axis=1)
+    losses = ((factors[:, None] * shapes - errors) ** 2).sum(axis=1)
+    best = int(np.argmin(losses))
+    knots = np.linspace(0, 1, _NUM_KNOTS) ** 2  # closer where the power bends most
+    found = factors[best] * knots ** _EXPONENTS[best]
+    return VarianceMap(
+        kind="power", stated=tuple((top * knots).tolist()), found=tuple(found.tolist())
+    )
