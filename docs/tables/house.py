@@ -110,7 +110,14 @@ def measured(checkout: Path) -> dict[str, Any]:
         "above_limit": sum(size > LIMIT for size in sizes.values()),
         "longest": [longest, functions[longest]],
         "names": sum(len(where) for where in public_names(modules).values()),
+        "readme_words": words(checkout / "README.md"),
+        "docs_words": sum(words(page) for page in (checkout / "docs").glob("*.md")),
     }
+
+
+def words(page: Path) -> int:
+    """Words of a page, code, tables and what it prints included."""
+    return len(page.read_text(encoding="utf-8").split())
 
 
 def changes(before: Path, after: Path) -> Iterator[str]:
@@ -132,8 +139,10 @@ def sizes() -> str:
         "median": "median module, lines",
         "above_limit": f"modules above {LIMIT} lines",
         "names": "public names",
+        "readme_words": "words of README",
+        "docs_words": "words of all pages in `docs`",
     }
-    rows = [[title, *(f"{each[key]:g}" for each in versions)] for key, title in plain.items()]
+    rows = [[title, *(f"{each[key]:,g}" for each in versions)] for key, title in plain.items()]
     rows += [
         [title, *(f"{each[key][1]} (`{each[key][0]}`)" for each in versions)]
         for key, title in named.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -24,6 +24,9 @@ from secondguess.cli.rows import (
     quiet_state,
     say,
 )
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 
 def register(app: typer.Typer) -> None:
@@ -96,8 +99,6 @@ def serve(
     abstains (content null, with a refusal). Stop it with Ctrl-C: accepted requests are finished.
     """
     with user_errors():
-        import uvicorn
-
         from secondguess._arrays import check_rate
         from secondguess._files import manifest_digest
         from secondguess.language.engines import LocalEngine
@@ -161,29 +162,35 @@ def serve(
             api_key=api_key,
             cors_origins=tuple(cors_origin or ()),
         )
-        app = create_app(opened, config)
-        settings = uvicorn.Config(
-            app,
-            access_log=False,
-            log_level="warning",
-            server_header=False,
-            lifespan="on",
-            # Longer than clients keep an idle connection: whoever closes it first must not be us,
-            # or a request that is on its way is lost.
-            timeout_keep_alive=75,
-        )
-        with socket.create_server((host, port), family=_family(host), backlog=2048) as listener:
-            address = f"[{host}]" if ":" in host else host
-            port = listener.getsockname()[1]
-            typer.echo(f"serving {shown(config.model_name)} on http://{address}:{port} (page at /)")
-            for number in (signal.SIGINT, signal.SIGTERM):
-                # uvicorn finishes what it took, then sends itself the signal again.
-                signal.signal(number, _end)
-            try:
-                uvicorn.Server(settings).run(sockets=[listener])
-            finally:
-                counters = app.state.counters
-                typer.echo(f"answered {counters.answered:,} of {counters.taken:,} requests")
+        _listen(create_app(opened, config), config.model_name, host, port)
+
+
+def _listen(app: FastAPI, name: str, host: str, port: int) -> None:
+    """Answer requests until a signal comes; then finish what was taken."""
+    import uvicorn
+
+    settings = uvicorn.Config(
+        app,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        lifespan="on",
+        # Longer than clients keep an idle connection: whoever closes it first must not be us,
+        # or a request that is on its way is lost.
+        timeout_keep_alive=75,
+    )
+    with socket.create_server((host, port), family=_family(host), backlog=2048) as listener:
+        address = f"[{host}]" if ":" in host else host
+        port = listener.getsockname()[1]
+        typer.echo(f"serving {shown(name)} on http://{address}:{port} (page at /)")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # uvicorn finishes what it took, then sends itself the signal again.
+            signal.signal(number, _end)
+        try:
+            uvicorn.Server(settings).run(sockets=[listener])
+        finally:
+            counters = app.state.counters
+            typer.echo(f"answered {counters.answered:,} of {counters.taken:,} requests")
 
 
 def _end(number: int, frame: object) -> NoReturn:

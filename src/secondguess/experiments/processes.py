@@ -30,7 +30,6 @@ from threading import Thread
 from typing import Any
 
 from secondguess._files import only_writer_of
-from secondguess._processes import die_with
 from secondguess.experiments.registry import Experiment
 from secondguess.training.progress import TOLD_EVERY, Tell
 
@@ -283,6 +282,8 @@ def _processes() -> Iterator[dict[int, _Running]]:
 
 def main() -> None:
     """Do the job that standard input holds."""
+    from secondguess._processes import die_with  # not where only `--help` is wanted
+
     # A process that was started in the background would ignore interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     events = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
