@@ -4,7 +4,8 @@
 
 writes docs/results/intervals-from-counts-<part>.json; then `python docs/tables/counts_page.py` puts
 the tables into the page. `widths` reads CIFAR-10H and CEBaB from the data folder and keeps features
-and predictions in its folder `counts-cache`.
+and predictions in its folder `counts-cache`; it writes after every row and keeps those that are in
+its result already, so that a run that was cut short resumes (delete the file to measure anew).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import importlib
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -331,20 +334,24 @@ def width_row(name: str, rows: dict[str, Any], truth: str) -> dict[str, Any]:
     return record
 
 
-def widths(data_dir: Path) -> list[dict[str, Any]]:
-    """Counts against pairs and against the oracle."""
+def widths(data_dir: Path) -> None:
+    """Counts against pairs and against the oracle; rows that are in the result already are kept."""
     shares, drawn = "annotators' shares, as they are", "annotators' shares, responses redrawn"
-    known = "known"
-    rows = []
+    tasks: list[tuple[str, str, Callable[[], dict[str, Any]]]] = []
     for part in ("validation", "test"):
         data = f"CIFAR-10H, calibrated on {part} images"
-        rows.append(width_row(data, cifar10h(data_dir, known=False, rows=part), shares))
-        rows.append(width_row(data, cifar10h(data_dir, known=True, rows=part), drawn))
-    rows.append(width_row("CEBaB, one text of each review", cebab(data_dir), shares))
+        tasks.append((data, shares, partial(cifar10h, data_dir, known=False, rows=part)))
+        tasks.append((data, drawn, partial(cifar10h, data_dir, known=True, rows=part)))
+    tasks.append(("CEBaB, one text of each review", shares, partial(cebab, data_dir)))
     for k in (2, 5, 50):
         for size in (2000, 20_000):
-            rows.append(width_row("simulated", simulated(size, k, 0), known))
-    return rows
+            tasks.append(("simulated", "known", partial(simulated, size, k, 0)))
+    path = RESULTS / "intervals-from-counts-widths.json"
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    for data, truth, load in tasks[len(rows) :]:
+        rows.append(width_row(data, load(), truth))
+        command = "python docs/tables/intervals_from_counts.py widths --data-dir DIR"
+        path.write_text(json.dumps({"command": command, "rows": rows}, indent=1) + "\n")
 
 
 def planning() -> list[dict[str, Any]]:
@@ -374,7 +381,8 @@ def main() -> None:
         rows = failures(arguments.replicates)
     elif arguments.part == "widths":
         (arguments.data_dir / "counts-cache").mkdir(exist_ok=True)
-        rows, command = widths(arguments.data_dir), f"{command} --data-dir DIR"
+        widths(arguments.data_dir)
+        return
     else:
         rows = planning()
     record = {"command": command, "seconds": round(time.perf_counter() - start, 1), "rows": rows}

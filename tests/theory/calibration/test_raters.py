@@ -10,6 +10,7 @@ import pytest
 from secondguess.theory.calibration.raters import (
     UnequalRatersError,
     check_equal_leanings,
+    discordant_counts,
     pair_design,
     self_pair_share,
 )
@@ -43,6 +44,18 @@ def test_people_who_lean_differently_are_refused():
     labels = np.where(responses, 2, np.random.default_rng(2).integers(0, 2, responses.shape))
     with pytest.raises(UnequalRatersError):
         check_equal_leanings(labels)
+
+
+@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, float])
+def test_discordant_units_are_counted_exactly(most, dtype):
+    """Zeros and ones by products of matrices, over more rows than one piece, or any counts."""
+    ones = np.random.default_rng(0).integers(0, most + 1, (70_000, 5)).astype(dtype)
+    counts = discordant_counts(ones)
+    assert counts.dtype == np.int64
+    for i in range(5):
+        for j in range(5):
+            assert counts[i, j] == np.count_nonzero(ones[:, i] > ones[:, j])
 
 
 @pytest.mark.statistical
