@@ -20,6 +20,7 @@ from scipy import special
 
 from secondguess._arrays import FloatArray, IntArray
 from secondguess.theory.calibration.nested import NestedFamily
+from secondguess.theory.calibration.scatter import mixed
 
 NUM_SLOTS = 32
 """The uniform draw of a randomised test is rounded down to one of so many values.
@@ -81,21 +82,16 @@ def upper_thresholds(num_responses: int, detection_rate: float) -> FloatArray:
 def uniform_slots(start: int, num_rows: int, seed: int) -> NDArray[np.int64]:
     """The rounded uniform draws of rows `start` to `start + num_rows - 1`, from their positions.
 
-    A counter-based generator (SplitMix64): the draws do not depend on the data, nor on how the rows
-    are divided among processes.
+    They depend neither on the data nor on how the rows are divided among processes.
 
     >>> together = uniform_slots(0, 6, seed=1)
     >>> bool((together[2:] == uniform_slots(2, 4, seed=1)).all())
     True
     """
-    z = np.arange(start, start + num_rows, dtype=np.uint64)
-    z += np.uint64((seed * 0xD1342543DE82EF95 + 1) % 2**64)
-    z *= np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        z ^= z >> np.uint64(shift)
-        z *= np.uint64(factor)
-    z ^= z >> np.uint64(31)
-    return (z >> np.uint64(64 - NUM_SLOTS.bit_length() + 1)).astype(np.int64)
+    # Apart from all that `scatter.hashed` draws, whose offsets are digests.
+    offset = np.uint64((seed * 0xD1342543DE82EF95 + 1) % 2**64)
+    bits = mixed(np.arange(start, start + num_rows, dtype=np.uint64) + offset)
+    return (bits >> np.uint64(64 - NUM_SLOTS.bit_length() + 1)).astype(np.int64)
 
 
 def count_scores(

@@ -41,6 +41,9 @@ _ROOTS = (0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2)
 FAMILIES = tuple(NestedFamily(kind, root**2) for kind in ("symmetric", "beta") for root in _ROOTS)
 PAIR_CUTOFFS = tuple(root**2 for root in (*_ROOTS, 0.5))
 _MAX_REPEATED_ROWS = 10_000
+_MAX_WIDTH_ROWS = 500
+"""Rows on which widths of candidates are compared: quantiles of Beta laws are what a choice costs.
+All candidates are compared on the same rows, and scores are those of all rows that choose."""
 
 
 class CountRows(NamedTuple):
@@ -216,7 +219,8 @@ class _Scores:
             return 1.0
         place = int(allowed / self.num_certifying * len(scores))
         radius = float(np.partition(scores, -1 - place)[-1 - place])
-        lower, upper = family.ends(self.rows.probs, self.rows.variance, radius)
+        probs, variance = (array[:_MAX_WIDTH_ROWS] for array in self.rows[:2])
+        lower, upper = family.ends(probs, variance, radius)
         return float(np.mean(upper - lower))
 
 

@@ -7,13 +7,20 @@ the predicted means and variances), draws calibration sets from them and certifi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from secondguess._arrays import as_floats, as_probs, check_at_least, same_shape
+from secondguess._arrays import (
+    FloatArray,
+    IntArray,
+    as_floats,
+    as_probs,
+    check_at_least,
+    same_shape,
+)
 from secondguess.theory.calibration.fit_intervals import fit_intervals
 from secondguess.theory.calibration.interval_plan import IntervalMethod
 from secondguess.theory.calibration.nested import beta_shapes
@@ -71,7 +78,8 @@ def plan_width(
         miss_rate: the share of inputs whose p(y|x) may lie outside.
         failure_rate: how often the guarantee may not hold.
         method: as for `fit_intervals`.
-        num_simulations: calibration sets to draw for each size.
+        num_simulations: calibration sets to draw for each size. With few rows widths differ much
+            from set to set, as `spread` says.
         rng: source of the draws.
     """
     p, v = as_probs("probs", probs), as_floats("variance", variance)
@@ -79,35 +87,56 @@ def plan_width(
     if p.ndim != 1:
         raise ValueError(f"probs has shape {p.shape}; expected (n,), one event per row.")
     check_at_least("num_simulations", num_simulations, 1)
+    sizes = [check_at_least("num_rows", size, 10) for size in num_rows]
+    responses = [check_at_least("num_responses", k, 1) for k in num_responses]
     shapes = beta_shapes(p, v)
-    plans = []
-    for rows in num_rows:
-        for responses in num_responses:
-            widths, held, methods = [], [], []
-            for _ in range(num_simulations):
-                picked = rng.integers(len(p), size=check_at_least("num_rows", rows, 10))
-                truths = rng.beta(shapes[0][picked], shapes[1][picked])
-                fitted = fit_intervals(
-                    p[picked],
-                    v[picked],
-                    rng.binomial(check_at_least("num_responses", responses, 1), truths),
-                    responses,
-                    miss_rate=miss_rate,
-                    failure_rate=failure_rate,
-                    method=method,
-                )
-                interval = fitted.interval(p, v)
-                widths.append(interval.width.mean())
-                held.append(interval.contains(rng.beta(*shapes)).mean())
-                methods += fitted.methods
-            plans.append(
-                PlannedWidth(
-                    num_rows=rows,
-                    num_responses=responses,
-                    width=float(np.mean(widths)),
-                    spread=float(np.std(widths)),
-                    held=float(np.mean(held)),
-                    methods={name: methods.count(name) for name in sorted(set(methods))},
-                )
+    found: dict[tuple[int, int], list[tuple[float, float, str]]] = {}
+    for _ in range(num_simulations):
+        for rows, k, ones in _calibration_sets(shapes, sizes, responses, rng):
+            fitted = fit_intervals(
+                p[rows],
+                v[rows],
+                ones,
+                k,
+                miss_rate=miss_rate,
+                failure_rate=failure_rate,
+                method=method,
             )
-    return plans
+            interval = fitted.interval(p, v)
+            held = interval.contains(rng.beta(*shapes)).mean()
+            cell = (float(interval.width.mean()), float(held), fitted.methods[0])
+            found.setdefault((len(rows), k), []).append(cell)
+    return [_planned(size, k, found[size, k]) for size in sizes for k in responses]
+
+
+def _calibration_sets(
+    shapes: tuple[FloatArray, FloatArray],
+    sizes: Sequence[int],
+    num_responses: Sequence[int],
+    rng: np.random.Generator,
+) -> Iterator[tuple[IntArray, int, IntArray]]:
+    """Rows, responses per row and ones of one simulated set for each size.
+
+    Larger sets hold the smaller ones, in rows and in responses: what differs between two of them is
+    what was added, not a fresh draw of everything.
+    """
+    picked = rng.integers(len(shapes[0]), size=max(sizes, default=0))
+    truths = rng.beta(shapes[0][picked], shapes[1][picked])
+    ones, last = np.zeros(len(picked), dtype=np.int64), 0
+    for k in sorted(set(num_responses)):
+        ones = ones + rng.binomial(k - last, truths)
+        last = k
+        for size in sorted(set(sizes)):
+            yield picked[:size], k, ones[:size]
+
+
+def _planned(size: int, k: int, cells: list[tuple[float, float, str]]) -> PlannedWidth:
+    widths, held, methods = zip(*cells, strict=True)
+    return PlannedWidth(
+        num_rows=size,
+        num_responses=k,
+        width=float(np.mean(widths)),
+        spread=float(np.std(widths)),
+        held=float(np.mean(held)),
+        methods={name: methods.count(name) for name in sorted(set(methods))},
+    )

@@ -107,13 +107,17 @@ def group_keys(groups: ArrayLike) -> UnsignedArray:
 
 
 def hashed(numbers: UnsignedArray, salt: int, seed: int) -> UnsignedArray:
-    """SplitMix64 of each number: a bijection of 64 bits whose output passes for random."""
+    """A pseudo-random number for each number, other ones for every salt and seed."""
     digest = blake2b(f"{salt} {seed}".encode(), digest_size=8).digest()
-    mixed = numbers + np.uint64(int.from_bytes(digest, "little"))
-    mixed *= np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= mixed >> np.uint64(30)
-    mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    return mixed
+    return mixed(numbers + np.uint64(int.from_bytes(digest, "little")))
+
+
+def mixed(numbers: UnsignedArray) -> UnsignedArray:
+    """SplitMix64 of each number: a bijection of 64 bits whose output passes for random."""
+    bits = numbers * np.uint64(0x9E3779B97F4A7C15)
+    bits ^= bits >> np.uint64(30)
+    bits *= np.uint64(0xBF58476D1CE4E5B9)
+    bits ^= bits >> np.uint64(27)
+    bits *= np.uint64(0x94D049BB133111EB)
+    bits ^= bits >> np.uint64(31)
+    return bits
