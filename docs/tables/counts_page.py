@@ -57,7 +57,9 @@ def widths() -> str:
     rows = []
     for row in record["rows"]:
         for miss_rate, cells in row["miss_rates"].items():
-            pairs, counts, auto = (cells[m]["width"] for m in ("pairs", "counts", "auto"))
+            pairs, counts, auto, oracle = (
+                cells[m]["width"] for m in ("pairs", "counts", "auto", "oracle")
+            )
             rows.append(
                 [
                     f"{row['data']}; truth: {row['truth']}",
@@ -66,10 +68,11 @@ def widths() -> str:
                     miss_rate,
                     f"{pairs:.3f}",
                     f"{counts:.3f}",
+                    f"{auto:.3f}",
+                    f"{oracle:.3f}",
                     f"{counts / pairs:.2f}",
-                    f"{auto / min(pairs, counts):.2f}",
-                    f"{row['oracle_width']:.3f}" if miss_rate == "0.1" else "",
-                    f"{cells['counts']['held']:.3f}",
+                    f"{auto / pairs:.2f}",
+                    f"{cells['auto']['held']:.3f}",
                 ]
             )
     heads = [
@@ -79,10 +82,11 @@ def widths() -> str:
         "miss rate",
         "pairs",
         "counts",
-        "counts / pairs",
-        "auto / better of both",
+        "auto",
         "oracle",
-        "held by counts",
+        "counts / pairs",
+        "auto / pairs",
+        "held by auto",
     ]
     return measured(table(heads, rows), record)
 
@@ -92,11 +96,16 @@ def planning() -> str:
     record = result("intervals-from-counts-planning")
     responses = sorted({row["num_responses"] for row in record["rows"]})
     rows = [
-        [f"{size:,}", *(f"{plan(record, size, k)['width']:.2f}" for k in responses)]
+        [f"{size:,}", *(planned(plan(record, size, k)) for k in responses)]
         for size in sorted({row["num_rows"] for row in record["rows"]})
     ]
     heads = ["rows", *(f"{k} responses" for k in responses)]
     return measured(table(heads, rows, num_left=1), record)
+
+
+def planned(cell: dict[str, Any]) -> str:
+    """A width, and how far it strays from set to set."""
+    return f"{cell['width']:.2f} ± {cell['spread']:.2f}"
 
 
 def plan(record: dict[str, Any], size: int, responses: int) -> dict[str, Any]:
