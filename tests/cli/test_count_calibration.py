@@ -135,14 +135,26 @@ def test_mistakes_are_named(tmp_path):
     assert "too few to certify" in " ".join(result.stderr.split())
 
 
-def test_columns_of_people_who_lean_differently_are_refused(tmp_path):
+@pytest.mark.parametrize("more", [(), ("--group-col", "g")])
+def test_columns_of_people_who_lean_differently_are_refused(tmp_path, more):
     rng = np.random.default_rng(1)
     table = world(2)
     table["y1"], table["y2"] = (rng.random((2, ROWS)) < np.array([[0.8], [0.2]])).astype(np.int8)
     file = write(table, tmp_path, "parquet")
-    result = calibrate(file, "--miss-rate", 0.1, cols=("--response-cols", "y1,y2"))
+    result = calibrate(file, "--miss-rate", 0.1, *more, cols=("--response-cols", "y1,y2"))
     assert result.exit_code == 2
     assert "annotator" in result.stderr
+
+
+def test_copies_within_a_group_are_not_taken_for_leanings(tmp_path):
+    """13 groups against 7 is chance; were their copies counted, it would be 1,300 rows against."""
+    table = world(2) | {"g": np.repeat(np.arange(30), 100)}
+    table["y1"] = np.repeat(np.arange(30) < 13, 100).astype(np.int8)
+    table["y2"] = np.repeat((np.arange(30) >= 13) & (np.arange(30) < 20), 100).astype(np.int8)
+    cols = ("--response-cols", "y1,y2", "--miss-rate", 0.3)
+    file = write(table, tmp_path, "parquet")
+    assert "says 1" in calibrate(file, cols=cols).stderr
+    assert "says 1" not in calibrate(file, "--group-col", "g", cols=cols).stderr
 
 
 def test_memory_does_not_grow_with_the_file():

@@ -79,7 +79,7 @@ class CountJob:
             masks = divided(total, np.concatenate(parts) if parts else [])
         threshold = np.uint64(0) if masks else choosing_threshold(total)
         rows, fewest, discordant = self._choosing(threshold, masks)
-        if self.table.responses and masks is None:
+        if self.table.responses:
             check_leaning_counts(discordant)
         plan = plan_intervals(
             rows,
@@ -138,7 +138,9 @@ class CountJob:
             kept.append(rows.take(chosen))
             fewest = min(fewest, int(rows.num_responses.min()))
             if responses is not None:
-                discordant += discordant_counts(responses)
+                # Of each group the one row that is drawn: rows of a group are not independent.
+                drawn = slice(None) if masks is None else chosen | masks[1][row : row + size]
+                discordant += discordant_counts(responses[drawn])
             row += size
         joined = CountRows(*(np.concatenate(arrays) for arrays in zip(*kept, strict=True)))
         return joined, fewest, discordant

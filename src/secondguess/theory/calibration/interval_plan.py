@@ -32,9 +32,10 @@ choose, or more. What few rows promise is chance."""
 PAIRS_RATIO = 0.9
 """`auto` drops counts where pairs promise less than this share of their width."""
 
-SHARE_OF_PAIRS = 0.8
-"""Where neither is dropped, both are certified and the narrower is taken. Pairs get this share of
-the failure rate, so that not knowing which is better costs next to nothing against them."""
+SHARE_OF_PAIRS, SHARE_AMONG_MANY, MANY_RESPONSES = 0.8, 0.5, 4
+"""Where neither is dropped, both are certified and the narrower is taken. With two or three
+responses per row pairs get the first share of the failure rate, so that not knowing which is better
+costs next to nothing against them; with `MANY_RESPONSES`, where counts mostly win, the second."""
 
 DETECTION_RATES = (0.9, 0.75, 0.5, 0.25, 0.1)
 _ROOTS = (0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2)
@@ -87,6 +88,7 @@ class IntervalPlan:
         failure_rate: how often, over calibration sets, that may not hold.
         counts: the test on counts, if it is to be tried.
         cutoffs: the cut-off of Algorithm 1 for each class, if it is to be tried.
+        share_of_pairs: their part of the failure rate, where both are tried.
         probs: predictions of the rows that chose, on which both are compared.
         variance: of the same shape.
         seed: of all that is random.
@@ -96,6 +98,7 @@ class IntervalPlan:
     failure_rate: float
     counts: CountPlan | None
     cutoffs: tuple[float, ...] | None
+    share_of_pairs: float
     probs: FloatArray
     variance: FloatArray
     seed: int
@@ -104,7 +107,8 @@ class IntervalPlan:
     def failure_rates(self) -> tuple[float, float]:
         """Of the test on counts and of Algorithm 1: where both are tried they hold together."""
         if self.counts and self.cutoffs:
-            return (1 - SHARE_OF_PAIRS) * self.failure_rate, SHARE_OF_PAIRS * self.failure_rate
+            of_pairs = self.share_of_pairs * self.failure_rate
+            return self.failure_rate - of_pairs, of_pairs
         return self.failure_rate, self.failure_rate
 
 
@@ -141,6 +145,7 @@ def plan_intervals(
         seed: of the tests' random draws.
     """
     columns, scores = rows.columns(), None
+    share = SHARE_OF_PAIRS if fewest_responses < MANY_RESPONSES else SHARE_AMONG_MANY
     counts = pairs = None
     if method != "pairs":
         scores = _Scores(rows, num_certifying, miss_rate, seed)
@@ -156,17 +161,18 @@ def plan_intervals(
         elif ratio * PAIRS_RATIO >= 1:
             counts = None
         else:
-            counts = scores.best((1 - SHARE_OF_PAIRS) * failure_rate)
+            counts = scores.best((1 - share) * failure_rate)
     count_plan = None
     if counts:
         beta = counts.family.kind == "beta"
-        share = min(1.0, MAX_BETA_ROWS / max(num_certifying, 1)) if beta else 1.0
-        count_plan = CountPlan(counts.family, counts.detection_rate, share)
+        read = min(1.0, MAX_BETA_ROWS / max(num_certifying, 1)) if beta else 1.0
+        count_plan = CountPlan(counts.family, counts.detection_rate, read)
     return IntervalPlan(
         miss_rate=miss_rate,
         failure_rate=failure_rate,
         counts=count_plan,
         cutoffs=tuple(cutoff for _, cutoff in pairs) if pairs else None,
+        share_of_pairs=share,
         probs=rows.probs,
         variance=rows.variance,
         seed=seed,
