@@ -3,7 +3,8 @@
 Run with `make bench`, or `python benchmarks/counts.py [--rows 1_000_000] [--out FILE]`. Both read
 the rows as a stream in chunks of 2**18, one after the other in turn, and answer one query; the best
 of some repeats counts. The Beta family reads 30,000 of the rows at most, as `fit_intervals` does.
-Memory is the peak of what each allocates beside the chunk. Then `fit_intervals` from end to end,
+Memory is the peak of what each allocates beside the chunk, for all rows and for a quarter of them.
+Then `fit_intervals` from end to end,
 choice included, against `calibrate`, which chooses a cut-off and certifies; and a training step of
 the snapshot loss against one of the pair loss, forward and backward, on a mixture head.
 """
@@ -77,11 +78,14 @@ def timed(num_rows: int, k: int, kind: FamilyKind | None) -> tuple[float, float]
 
 
 def end_to_end(num_rows: int, k: int, repeats: int) -> list[dict[str, Any]]:
-    """`fit_intervals(method="auto")` against `calibrate` on the same rows in memory, in turn."""
+    """`fit_intervals` against `calibrate` on the same rows in memory, in turn."""
     probs, variance, responses, ones = rows(np.random.default_rng(1), num_rows, k)
     calls: dict[str, Callable[[], object]] = {
-        "calibrate, end to end": lambda: sg.calibrate(probs, variance, responses),
-        "fit_intervals, end to end": lambda: sg.fit_intervals(probs, variance, ones, k),
+        "`calibrate`": lambda: sg.calibrate(probs, variance, responses),
+        "`fit_intervals`, `auto`": lambda: sg.fit_intervals(probs, variance, ones, k),
+        "`fit_intervals`, `counts`": lambda: sg.fit_intervals(
+            probs, variance, ones, k, method="counts"
+        ),
     }
     best = dict.fromkeys(calls, np.inf)
     for _ in range(repeats):
@@ -89,7 +93,7 @@ def end_to_end(num_rows: int, k: int, repeats: int) -> list[dict[str, Any]]:
             tick = time.perf_counter()
             call()
             best[name] = min(best[name], time.perf_counter() - tick)
-    first = best["calibrate, end to end"]
+    first = best["`calibrate`"]
     return [
         {"rows": num_rows, "num_responses": k, "method": m, "seconds": b, "ratio": b / first}
         for m, b in best.items()
@@ -146,6 +150,7 @@ def main() -> None:
                 "seconds": seconds,
                 "ratio": seconds / best[None][0],
                 "megabytes": megabytes,
+                "megabytes_for_a_quarter": timed(arguments.rows // 4, k, kind)[1],
             }
             lines.append(line)
             print(line, flush=True)

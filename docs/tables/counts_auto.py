@@ -19,8 +19,8 @@ from intervals_from_counts import METHODS, MISS_RATE, RESULTS, SYMMETRIC, worlds
 from secondguess.theory.calibration.fit_intervals import fit_intervals
 
 PATH = RESULTS / "intervals-from-counts-auto.json"
-FRESH = ("two schools of thought", "overconfident by half", "a few certain items")
-"""Laws that were tried only after the rule of `auto` was settled (on other draws of the others)."""
+FRESH = ("a drift that is not stated", "one in ten is a coin")
+"""Laws that were tried only after the rule of `auto` was settled, on other draws of the others."""
 
 
 def auto_worlds(
@@ -50,6 +50,12 @@ def auto_worlds(
     sure = rng.random(size) < 0.5
     probs = np.where(sure, truths, 0.15 + 0.7 * truths)
     yield "a few certain items", truths, probs, np.where(sure, 1e-4, 0.01)
+    truths = rng.beta(1, 4, size)
+    yield "a drift that is not stated", truths, 0.9 * truths + 0.1, np.full(size, 4e-4)
+    truths, coin = rng.choice([0.02, 0.98], size), rng.random(size) < 0.1
+    probs = np.clip(truths + rng.uniform(-0.02, 0.02, size), 0, 1)
+    truths = np.where(coin, 0.5, truths)
+    yield "one in ten is a coin", truths, probs, np.full(size, 1e-3)
 
 
 def auto(replicates: int) -> None:
@@ -62,9 +68,10 @@ def auto(replicates: int) -> None:
             for draw in range(draws):
                 rng = np.random.default_rng([2024, k, size, draw])
                 for name, truths, probs, variance in auto_worlds(rng, size + 2000):
+                    # Drawn for cells that are done too: the next ones follow in the stream.
+                    ones, new = rng.binomial(k, truths), slice(size, None)
                     if (name, k, size) in done:
                         continue
-                    ones, new = rng.binomial(k, truths), slice(size, None)
                     for method in METHODS:
                         fitted = fit_intervals(
                             probs[:size], variance[:size], ones[:size], k, method=method, seed=draw

@@ -2,7 +2,8 @@
 
     python docs/tables/counts_page.py
 
-The results come from `intervals_from_counts.py`, `snapshots.py` and `benchmarks/counts.py`.
+The results come from `intervals_from_counts.py`, `counts_auto.py`, `counts_limits.py`,
+`snapshots.py` and `benchmarks/counts.py`.
 """
 
 from __future__ import annotations
@@ -91,6 +92,41 @@ def widths() -> str:
     return measured(table(heads, rows), record)
 
 
+def limits() -> str:
+    """Widths that unlimited rows would certify, for the simulated predictor."""
+    record = result("intervals-from-counts-limits")
+    rows = [
+        [
+            f"{row['num_responses']:,}",
+            f"{row['pairs']:.3f}",
+            f"{row['counts']:.3f}",
+            f"{row['counts'] / row['pairs']:.2f}",
+            f"{row['oracle']:.3f}",
+            f"{row['oracle'] / row['pairs']:.2f}",
+        ]
+        for row in record["rows"]["limits"]
+    ]
+    heads = ["responses", "pairs", "counts", "counts / pairs", "oracle", "oracle / pairs"]
+    return measured(table(heads, rows, num_left=0), record)
+
+
+def moments() -> str:
+    """Even moments against counts."""
+    record = result("intervals-from-counts-limits")
+    orders = record["rows"]["moments"][0]["moments"]
+    rows = [
+        [
+            f"{row['num_responses']:,}",
+            f"{row['rows']:,}",
+            *(f"{row['moments'][order]:.3f}" for order in orders),
+            f"{row['counts']:.3f}",
+        ]
+        for row in record["rows"]["moments"]
+    ]
+    heads = ["responses", "rows", *(f"moment of order {order}" for order in orders), "counts"]
+    return measured(table(heads, rows, num_left=0), record)
+
+
 def planning() -> str:
     """Rows by responses."""
     record = result("intervals-from-counts-planning")
@@ -118,7 +154,7 @@ def plan(record: dict[str, Any], size: int, responses: int) -> dict[str, Any]:
 
 
 def cost() -> str:
-    """Ratios to Algorithm 1."""
+    """Streams against Algorithm 1, in time and memory."""
     record = result("counts-cost")
     rows = [
         [
@@ -128,10 +164,45 @@ def cost() -> str:
             f"{row['seconds']:.2f}",
             f"{row['ratio']:.2f}",
             f"{row['megabytes']:.1f}",
+            f"{row['megabytes_for_a_quarter']:.1f}",
         ]
         for row in record["rows"]
     ]
     heads = ["method", "rows", "responses", "seconds", "ratio to pairs", "MB"]
+    heads.append("MB for a quarter of the rows")
+    return measured(table(heads, rows, num_left=1), record)
+
+
+def whole() -> str:
+    """The whole of it, the choice included, against the whole of Algorithm 1."""
+    record = result("counts-cost")
+    rows = [
+        [
+            row["method"],
+            f"{row['rows']:,}",
+            str(row["num_responses"]),
+            f"{row['seconds']:.2f}",
+            f"{row['ratio']:.2f}",
+        ]
+        for row in record["end_to_end"]
+    ]
+    heads = ["call", "rows", "responses", "seconds", "ratio to `calibrate`"]
+    return measured(table(heads, rows, num_left=1), record)
+
+
+def steps() -> str:
+    """A training step of each loss against the pair loss."""
+    record = result("counts-cost")
+    rows = [
+        [
+            f"`{row['loss']}`",
+            str(row["num_responses"]),
+            f"{1000 * row['seconds']:.2f}",
+            f"{row['ratio']:.2f}",
+        ]
+        for row in record["steps"]
+    ]
+    heads = ["loss", "responses", "milliseconds", "ratio to `pair`"]
     return measured(table(heads, rows, num_left=1), record)
 
 
@@ -235,8 +306,12 @@ TABLES = {
     "auto": auto,
     "failures": failures,
     "widths": widths,
+    "limits": limits,
+    "moments": moments,
     "planning": planning,
     "cost": cost,
+    "whole": whole,
+    "steps": steps,
 }
 
 

@@ -10,7 +10,7 @@ from secondguess.classification.pairs import PairData
 from secondguess.theory.calibration.fit_intervals import fit_intervals
 
 
-def world(rng, n, k=40):
+def world(rng, n, k: int | np.ndarray = 40):
     """One feature decides the share of ones."""
     inputs = rng.normal(size=(n, 2))
     true_probs = 1 / (1 + np.exp(-2 * inputs[:, 0]))
@@ -59,6 +59,24 @@ def test_naming_the_miss_rate_asks_for_the_narrowest_intervals(fitted):
     assert one.width.mean() <= 1.05 * every.width.mean()
     fitted.calibrate(inputs, counts, miss_rate=0.2, min_variance=0.01)
     assert hasattr(fitted, "inflations_")
+
+
+def test_a_cutoff_is_for_pairs_only(fitted):
+    inputs, counts, _ = world(np.random.default_rng(7), 100)
+    for method in ("counts", "auto"):
+        with pytest.raises(ValueError, match=r"min_variance is 0\.01 and method .*'pairs'"):
+            fitted.calibrate(inputs, counts, method=method, min_variance=0.01)
+
+
+def test_rows_with_different_numbers_of_responses_are_a_stated_condition(fitted):
+    """All of them are used; why a row has more of them than another cannot be seen."""
+    rng = np.random.default_rng(8)
+    inputs, counts, true_probs = world(rng, 600, k=rng.integers(5, 40, 600))
+    fitted.calibrate(inputs, counts, method="counts", miss_rate=0.2)
+    totals = counts.sum(axis=1)
+    said = f"({totals.min()} to {totals.max()}) does not depend on what they were"
+    assert any(said in each for each in fitted.calibration_conditions_)
+    assert fitted.predict_interval(inputs).contains(true_probs).mean() >= 0.8
 
 
 def test_pairs_that_auto_took_certify_every_miss_rate():

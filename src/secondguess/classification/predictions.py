@@ -92,8 +92,9 @@ class PairPredictions(ABC):
         Args:
             X: inputs of the calibration set.
             y: their responses or counts, matched with `classes_` by label. Where rows have
-                different numbers of annotations, each row gives as many as the poorest one has. If
-                every column is a person, or raters are few, say who answered
+                different numbers of annotations, each row gives as many as the poorest one has to
+                `pairs`, and all of them to `counts` and `auto`. If every column is a person, or
+                raters are few, say who answered
                 (`PairData.from_responses(..., annotators=...)`).
             groups: `(n,)` labels; rows that are not independent of each other (near-duplicates,
                 items of one source) share one. Each group is one unit of the guarantee.
@@ -117,6 +118,11 @@ class PairPredictions(ABC):
         if method is None:
             by_pairs = miss_rate is None or min_variance is not None or data.annotators is not None
             method = "pairs" if by_pairs else "auto"
+        if method != "pairs" and min_variance is not None:
+            raise ValueError(
+                f"min_variance is {min_variance!r} and method {method!r}; expected method='pairs' "
+                f"with it: counts choose a cut-off of their own."
+            )
         if not (paired := data.has_pair).all():  # check_conditions has said so
             prediction = Prediction(prediction.probs[paired], prediction.variance[paired])
             data = data[paired]

@@ -162,6 +162,26 @@ def test_rows_that_choose_are_as_many_for_few_and_a_share_of_many():
     assert (chooses | certifies).sum() == 50
 
 
+@pytest.mark.parametrize(("responses", "share"), [([2, 3, 3], 0.8), ([2, 4, 40], 0.5)])
+def test_both_hold_together_and_a_typical_row_says_how_much_each_gets(responses, share):
+    """Whatever a row may have at least: one poor row does not decide."""
+    rng = np.random.default_rng(0)
+    totals = np.resize(responses, 90)
+    truths = rng.random(90)
+    rows = CountRows(truths, np.full(90, 0.02), rng.binomial(totals, truths), totals)
+    plan = plan_intervals(
+        rows,
+        num_certifying=360,
+        fewest_responses=2,
+        miss_rate=0.1,
+        failure_rate=0.05,
+        method="auto",
+    )
+    assert plan.share_of_pairs == share
+    if plan.counts and plan.cutoffs:
+        assert plan.failure_rates == pytest.approx(((1 - share) * 0.05, share * 0.05))
+
+
 def test_the_choice_takes_a_share_and_no_more_than_needed():
     rng = np.random.default_rng(4)
     _, *rows = binary_world(rng, 12_000, 5)

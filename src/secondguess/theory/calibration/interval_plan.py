@@ -34,8 +34,9 @@ PAIRS_RATIO = 0.9
 
 SHARE_OF_PAIRS, SHARE_AMONG_MANY, MANY_RESPONSES = 0.8, 0.5, 4
 """Where neither is dropped, both are certified and the narrower is taken. With two or three
-responses per row pairs get the first share of the failure rate, so that not knowing which is better
-costs next to nothing against them; with `MANY_RESPONSES`, where counts mostly win, the second."""
+responses to a typical row pairs get the first share of the failure rate, so that not knowing which
+is better costs next to nothing against them; with `MANY_RESPONSES`, where counts mostly win, the
+second."""
 
 DETECTION_RATES = (0.9, 0.75, 0.5, 0.25, 0.1)
 _ROOTS = (0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2)
@@ -145,7 +146,8 @@ def plan_intervals(
         seed: of the tests' random draws.
     """
     columns, scores = rows.columns(), None
-    share = SHARE_OF_PAIRS if fewest_responses < MANY_RESPONSES else SHARE_AMONG_MANY
+    many = np.median(rows.num_responses) >= MANY_RESPONSES
+    share = SHARE_AMONG_MANY if many else SHARE_OF_PAIRS
     counts = pairs = None
     if method != "pairs":
         scores = _Scores(rows, num_certifying, miss_rate, seed)
