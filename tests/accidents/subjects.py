@@ -104,10 +104,12 @@ def make_inputs(folder: Path) -> None:
 
 
 def _make_run(run: Path) -> None:
+    from secondguess.report.files import write_result
+
     run.mkdir(parents=True)
     claim = {"name": "n", "holds": True, "value": 1.0, "bound": 2.0}
     result: dict[str, Any] = {"config": {}, "versions": {}, "machine": {}, "seconds": {}, "seed": 0}
-    (run / "result.json").write_text(json.dumps(result | {"claims": [claim]}))
+    write_result(run, result | {"claims": [claim]})
 
 
 def _make_downloads(folder: Path) -> None:

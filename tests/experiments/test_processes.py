@@ -46,7 +46,7 @@ def test_progress_grows_and_a_crash_does_not_hide_the_others(tmp_path):
     assert crash.error == "RuntimeError: the lake has melted"
     assert "Traceback" in crash.job.log.read_text()
     assert toy.error is None
-    assert [claim["holds"] for claim in toy.claims] == [True, False]
+    assert [claim.holds for claim in toy.claims] == [True, False]
     of_toy = [(part, share) for title, part, share in heard if title == "toy"]
     shares = [share for _, share in of_toy]
     assert shares == sorted(shares)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from secondguess.report.files import write_page, write_result
 from secondguess.report.sections import (
     Answer,
     AnswerGroup,
@@ -109,7 +109,7 @@ def write_run(
     section = full_section(text) if section is None else section
     for figure in section.figures:
         (figures / figure.file).write_bytes(png())
-    (directory / "page.json").write_text(json.dumps(asdict(section)))
+    write_page(directory, section)
     claims = [
         Claim(name=text, holds=True, value=0.0127, bound=0.02, paper=text),
         Claim(name=text, holds=False, value=2.0, bound=1.0),
@@ -125,5 +125,5 @@ def write_run(
         "metrics": {},
         "claims": [asdict(claim) for claim in claims],
     }
-    (directory / "result.json").write_text(json.dumps(result | replaced))
+    write_result(directory, result | replaced)
     return directory

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from secondguess._files import read_record
 from secondguess.cli.app import app
 from secondguess.report import words
+from secondguess.report.files import write_page
 from secondguess.report.page import write_answers, write_report
 from secondguess.report.reading import read_runs
 from secondguess.report.sections import (
@@ -160,17 +161,24 @@ def test_runs_stand_in_the_order_of_the_paper(tmp_path: Path) -> None:
     ]
 
 
+RESULT = '{"kind": "secondguess result", "format": 1, '
+PAGE = '{"kind": "secondguess page", "format": 1, '
+
+
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
-        ("result.json", "{", "result.json is not JSON"),
-        ("result.json", "[]", "result.json holds a list; expected an object"),
-        ("result.json", '{"claims": [{"name": 1}]}', "claims[0] lacks 'holds'"),
-        ("result.json", '{"claims": 3}', "claims[0] is 3; expected an object"),
+        ("result.json", "{", "result.json is damaged; expected the result of a run (result.json"),
+        ("result.json", "[]", "result.json is something else, or damaged; expected the result"),
+        ("result.json", '{"kind": "secondguess page", "format": 1}', "is something else"),
+        ("result.json", '{"kind": "secondguess result", "format": 2}', "has format 2; this"),
+        ("result.json", RESULT + '"claims": [{"name": 1}]}', "claims[0] lacks 'holds'"),
+        ("result.json", RESULT + '"claims": 3}', "claims[0] is 3; expected an object"),
         ("page.json", None, "page.json is missing"),
-        ("page.json", "nonsense", "page.json is not JSON"),
-        ("page.json", "{}", "page.json lacks 'title'"),
-        ("page.json", '{"colour": 1}', "page.json has the unknown entry 'colour'"),
+        ("page.json", "nonsense", "page.json is damaged; expected what the report says"),
+        ("page.json", "{}", "page.json is something else"),
+        ("page.json", PAGE + '"claim": ""}', "page.json lacks 'title'"),
+        ("page.json", PAGE + '"colour": 1}', "page.json has the unknown entry 'colour'"),
         ("figures/a.png", None, "figure a.png is not shown: No such file"),
         ("figures/a.png", "GIF89a", "figure a.png is not shown: it is not a PNG"),
     ],
@@ -238,6 +246,8 @@ DAMAGED = {
 @pytest.mark.parametrize("name", DAMAGED)
 def test_one_damaged_run_does_not_lose_the_report(tmp_path: Path, name: str) -> None:
     file, content = DAMAGED[name]
+    if content.startswith("{"):
+        content = (RESULT if file == "result.json" else PAGE) + content[1:]
     write_run(tmp_path, "whole", text="all that is well")
     (write_run(tmp_path, "damaged") / file).write_text(content)
     text = "".join(Elements(page_of(tmp_path)).text)
@@ -302,7 +312,7 @@ def test_a_huge_file_is_named_and_not_read(tmp_path: Path) -> None:
             opened.truncate(10**9)
     [run] = read_runs(tmp_path)
     section, figure = run.problems
-    assert section == "page.json cannot be read: it has 1000 MB; expected at most 32 MB."
+    assert "page.json has more than 33,554,432 bytes" in section
     assert figure == "figure a.png is not shown: it has 1000 MB; expected at most 32 MB."
 
 
@@ -364,7 +374,7 @@ def test_a_figure_cannot_lead_out_of_its_folder(tmp_path: Path) -> None:
     directory = write_run(tmp_path, section=replace(full_section(), figures=()))
     (directory.parent / "secret.png").write_bytes(png())
     section = replace(full_section(), figures=(outside,))
-    (directory / "page.json").write_text(json.dumps(asdict(section)))
+    write_page(directory, section)
     [run] = read_runs(tmp_path)
     assert run.pictures == ()
     assert "leads out of the figures folder" in run.problems[0]

@@ -29,6 +29,7 @@ from secondguess._files.writing import (
     recover,
     remove_folder,
     replacing,
+    write_document,
     write_json,
     write_text,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "remove_folder",
     "replacing",
     "replacing_folder",
+    "write_document",
     "write_json",
     "write_text",
 ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import json
 import os
 import stat
 import sys
@@ -18,7 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from secondguess._files.reading import read_document
-from secondguess._files.writing import EARLIER, flush, mode_of, place_beside, recover
+from secondguess._files.writing import (
+    EARLIER,
+    flush,
+    mode_of,
+    place_beside,
+    recover,
+    write_document,
+)
 
 MANIFEST = "manifest.json"
 """The file in a folder that lists the others."""
@@ -51,8 +57,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         yield unfinished
         names = _names_in(unfinished)
         content = {name: _sha256(unfinished / name) for name in names}
-        manifest = {"kind": _KIND, "format": _FORMAT, "files": content}
-        (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        write_document(unfinished / MANIFEST, _KIND, _FORMAT, {"files": content})
         for name in (*names, MANIFEST):
             flush(unfinished / name)
         for folder, _, _ in os.walk(unfinished):

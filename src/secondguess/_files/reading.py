@@ -9,6 +9,7 @@ only the length is kept.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,7 +111,8 @@ def read_json(path: Path, *, at_most: int = MAX_FILE_BYTES, constants: bool = Fa
     """
     check_regular(path)
     with path.open("rb") as file:
-        text = file.read(at_most + 1)
+        # As much is set aside as is asked for: not more than there is.
+        text = file.read(min(at_most, os.fstat(file.fileno()).st_size) + 1)
     if len(text) > at_most:
         raise ValueError(f"{path} has more than {at_most:,} bytes; expected at most as many.")
     try:
@@ -120,7 +122,7 @@ def read_json(path: Path, *, at_most: int = MAX_FILE_BYTES, constants: bool = Fa
 
 
 def read_document(path: Path, kind: str, version: int, *, what: str) -> dict[str, Any]:
-    """A JSON file of ours: an object that says what `kind` it is and which `format` it has.
+    """What `write_document` wrote: the entries of the file, but for its kind and format.
 
     Args:
         path: the file.
@@ -142,7 +144,7 @@ def read_document(path: Path, kind: str, version: int, *, what: str) -> dict[str
         raise ValueError(
             f"{path} has format {record.get('format')!r}; this version reads format {version}."
         )
-    return record
+    return {name: value for name, value in record.items() if name not in ("kind", "format")}
 
 
 def check_regular(path: Path) -> None:

@@ -17,7 +17,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,11 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file, whole or not at all."""
     write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_document(path: Path, kind: str, version: int, content: Mapping[str, Any]) -> None:
+    """Write a JSON file of ours, which says its kind and format; `read_document` checks them."""
+    write_json(path, {"kind": kind, "format": version, **content})
 
 
 def recover(path: Path) -> None:

@@ -8,7 +8,6 @@ the description of others.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +19,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from secondguess._files import check_manifest, replacing_folder, write_json
+from secondguess._files import (
+    check_manifest,
+    read_document,
+    read_record,
+    replacing_folder,
+    write_document,
+)
 from secondguess.classification.heads import HeadName
 from secondguess.classification.labels import as_classes
 from secondguess.classification.recalibration import PairRecalibration
@@ -30,7 +35,7 @@ from secondguess.theory.calibration.fitted_intervals import FittedIntervals
 from secondguess.theory.calibration.inflation import VarianceInflation
 from secondguess.training.checkpoints import told_as_os_error
 
-FORMAT = 2
+KIND, FORMAT = "secondguess classifier", 2
 MODEL = "model."
 """What the names of the network's tensors begin with."""
 
@@ -77,7 +82,6 @@ class SavedClassifier:
         """Write the folder; an earlier classifier in it is replaced at once, or stays as it was."""
         inflations = self.inflations
         description = {
-            "format": FORMAT,
             "settings": self.settings,
             "own_backbone": self.own_backbone,
             "classes": _plain_labels(self.classes),
@@ -99,18 +103,29 @@ class SavedClassifier:
         with replacing_folder(directory) as folder:
             with told_as_os_error():
                 save_file(tensors, folder / WEIGHTS)
-            write_json(folder / DESCRIPTION, description)
+            write_document(folder / DESCRIPTION, KIND, FORMAT, description)
 
     @classmethod
     def read(cls, directory: Path, *, own_backbone: bool) -> SavedClassifier:
         """Read what `write` wrote, if it was saved with (or without) a backbone of its own."""
         description, tensors = _read(directory)
-        if description["own_backbone"] != own_backbone:
+        if description.get("own_backbone") != own_backbone:
             owner = "the default backbone" if own_backbone else "a backbone of its own"
             raise ValueError(
                 f"{directory} was saved with {owner}; expected load(directory, backbone=...) with "
                 f"a module of the same architecture exactly where it had one of its own."
             )
+        try:
+            return cls._from_description(description, tensors)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(
+                f"{directory / DESCRIPTION} is damaged ({error}); save it again, or fit again."
+            ) from None
+
+    @classmethod
+    def _from_description(
+        cls, description: dict[str, Any], tensors: dict[str, Tensor]
+    ) -> SavedClassifier:
         inflations = description["inflations"]
         return cls(
             settings=description["settings"],
@@ -121,11 +136,13 @@ class SavedClassifier:
             head=description["head"],
             network=description["network"] and tuple(description["network"]),
             feature_names=description["feature_names"],
-            recalibration=PairRecalibration(**description["recalibration"]),
+            recalibration=read_record(PairRecalibration, description["recalibration"]),
             variance_map=VarianceMap.from_plain(description["variance_map"]),
             inflations=None
             if inflations is None
-            else ClassInflations(tuple(VarianceInflation(**fields) for fields in inflations)),
+            else ClassInflations(
+                tuple(read_record(VarianceInflation, each) for each in inflations)
+            ),
             intervals=description["intervals"]
             and FittedIntervals.from_plain(description["intervals"]),
             conditions=description["conditions"],
@@ -165,18 +182,13 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
             f"PairClassifier.save wrote."
         )
     try:
-        description = json.loads((directory / DESCRIPTION).read_text())
         tensors = load_file(directory / WEIGHTS)
-    except (json.JSONDecodeError, SafetensorError) as error:
+    except SafetensorError as error:
         raise ValueError(
             f"{directory} holds a damaged classifier ({error}); save it again, or fit again."
         ) from None
-    if description.get("format") != FORMAT:
-        raise ValueError(
-            f"{directory / DESCRIPTION} has format {description.get('format')!r}; this version "
-            f"reads format {FORMAT}."
-        )
-    return description, tensors
+    what = "the description of a classifier"
+    return read_document(directory / DESCRIPTION, KIND, FORMAT, what=what), tensors
 
 
 def _plain_labels(classes: NDArray[Any]) -> list[Any]:

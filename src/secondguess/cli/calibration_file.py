@@ -80,7 +80,7 @@ class CalibrationFile:
     def load(cls, path: Path) -> CalibrationFile:
         """Read the file; every entry is checked."""
         content = read_document(path, _KIND, _FORMAT, what=_WHAT)
-        entries = {k: v for k, v in content.items() if k not in ("kind", "format", "version")}
+        entries = {k: v for k, v in content.items() if k != "version"}
         try:
             return read_record(cls, entries)
         except ValueError as error:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from secondguess.cli.errors import user_errors
+from secondguess.cli.errors import tell, user_errors
 
 
 def register(app: typer.Typer) -> None:
@@ -27,4 +27,4 @@ def cifar10h(
         from secondguess.experiments.cifar10h.download import download
 
         download(folder)
-    typer.echo(f"{folder} is complete and checked")
+    tell(f"{folder} is complete and checked")

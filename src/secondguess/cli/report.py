@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from secondguess.cli.errors import user_errors
+from secondguess.cli.errors import tell, user_errors
 
 
 def register(app: typer.Typer) -> None:
@@ -28,4 +28,4 @@ def report(
         from secondguess.report.page import write_report
 
         path = write_report(directory, out)
-    typer.echo(path)
+    tell(path)

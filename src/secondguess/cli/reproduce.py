@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -12,9 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from secondguess.cli.errors import user_errors
+from secondguess.cli.errors import say, tell, user_errors
 from secondguess.experiments.processes import Job, Outcome, jobs_of, run_side_by_side
 from secondguess.experiments.registry import EXPERIMENTS
+from secondguess.report.files import RESULT_FILE, read_claims, read_result
+from secondguess.report.sections import Claim
 
 
 class Preset(StrEnum):
@@ -101,7 +102,7 @@ def everything(
         return
     options: dict[str, dict[str, Any]] = {name: {} for name in EXPERIMENTS}
     if options.pop("facts", None) is not None:
-        typer.echo("facts is left out: it needs a pretrained model (reproduce facts --model)\n")
+        tell("facts is left out: it needs a pretrained model (reproduce facts --model)\n")
     with user_errors():
         from secondguess.experiments.cifar10h.data import find_data_dir
 
@@ -109,19 +110,19 @@ def everything(
             options["cifar10h"] = {"data_dir": find_data_dir(data_dir)}
         except FileNotFoundError as error:
             options.pop("cifar10h")
-            typer.echo(f"cifar10h is left out: {error}\n")
+            tell(f"cifar10h is left out: {error}\n")
         jobs = [
             job
             for name, more in options.items()
             for job in jobs_of(name, EXPERIMENTS[name], preset=preset.value, out=out, **more)
         ]
         outcomes = _run(jobs)
-    for outcome in outcomes:
-        _print_verdict(outcome)
-    if any(outcome.directories for outcome in outcomes):
-        from secondguess.report.page import write_report
+        for outcome in outcomes:
+            _print_verdict(outcome)
+        if any(outcome.directories for outcome in outcomes):
+            from secondguess.report.page import write_report
 
-        typer.echo(f"The page: {write_report(out)}")
+            tell(f"The page: {write_report(out)}")
     _conclude(outcomes, strict=strict)
 
 
@@ -217,10 +218,11 @@ def cifar10h(
         num_copies=copies,
     )
     # Every seed ends with the summary of all seeds so far; they are one directory.
-    for summary in outcomes[0].directories[-1:]:
-        from secondguess.experiments.cifar10h.tables import tables
+    with user_errors():
+        for summary in outcomes[0].directories[-1:]:
+            from secondguess.experiments.cifar10h.tables import tables
 
-        typer.echo(tables(json.loads((summary / "result.json").read_text())["metrics"]))
+            tell(tables(read_result(summary)["metrics"]))
     _conclude(outcomes, strict=strict)
 
 
@@ -260,8 +262,8 @@ def _reproduce(
         for outcome in outcomes:
             if outcome.mistake is not None:
                 raise ValueError(outcome.mistake)
-    for outcome in outcomes:
-        _print_result(outcome)
+        for outcome in outcomes:
+            _print_result(outcome)
     return outcomes
 
 
@@ -272,10 +274,9 @@ def _run(jobs: Sequence[Job]) -> list[Outcome]:
         with progress_side_by_side({job.title: job.effort for job in jobs}) as tell:
             return run_side_by_side(jobs, tell)
     except KeyboardInterrupt:
-        typer.echo(
+        say(
             f"\nStopped. What was finished is kept in {jobs[0].out}; the same command resumes:\n"
-            f"    {shlex.join(['secondguess', *sys.argv[1:]])}",
-            err=True,
+            f"    {shlex.join(['secondguess', *sys.argv[1:]])}"
         )
         raise typer.Exit(130) from None
 
@@ -291,10 +292,9 @@ def _print_result(outcome: Outcome) -> None:
     if outcome.error is not None:
         _print_crash(outcome)
     for directory in dict.fromkeys(outcome.directories):
-        for claim in json.loads((directory / "result.json").read_text())["claims"]:
-            verdict = "holds" if claim["holds"] else "FAILS"
-            typer.echo(f"{verdict}  {claim['name']}: {claim['value']:.4g} ({claim['bound']:.4g})")
-        typer.echo(f"{directory / 'result.json'}, figures in {directory / 'figures'}")
+        for claim in read_claims(directory):
+            tell(f"{'holds' if claim.holds else 'FAILS'}  {_words(claim)}")
+        tell(f"{directory / RESULT_FILE}, figures in {directory / 'figures'}")
 
 
 def _print_verdict(outcome: Outcome) -> None:
@@ -302,22 +302,24 @@ def _print_verdict(outcome: Outcome) -> None:
     if outcome.error is not None:
         _print_crash(outcome)
         return
-    holds = sum(claim["holds"] for claim in outcome.claims)
-    typer.echo(f"{outcome.job.title}: {holds} of {len(outcome.claims)} claims hold")
+    holds = sum(claim.holds for claim in outcome.claims)
+    tell(f"{outcome.job.title}: {holds} of {len(outcome.claims)} claims hold")
     for claim in outcome.claims:
-        if not claim["holds"]:
-            typer.echo(
-                f"    does not hold: {claim['name']}: {claim['value']:.4g} ({claim['bound']:.4g})"
-            )
+        if not claim.holds:
+            tell(f"    does not hold: {_words(claim)}")
+
+
+def _words(claim: Claim) -> str:
+    return f"{claim.name}: {claim.value:.4g} ({claim.bound:.4g})"
 
 
 def _print_crash(outcome: Outcome) -> None:
     job = outcome.job
-    typer.echo(f"{job.title} CRASHED: {outcome.error} (all of it is in {job.log})", err=True)
+    say(f"{job.title} CRASHED: {outcome.error} (all of it is in {job.log})")
 
 
 def _conclude(outcomes: Sequence[Outcome], *, strict: bool) -> None:
     if any(outcome.error is not None for outcome in outcomes):
         raise typer.Exit(1)
-    if strict and not all(claim["holds"] for each in outcomes for claim in each.claims):
+    if strict and not all(claim.holds for each in outcomes for claim in each.claims):
         raise typer.Exit(3)

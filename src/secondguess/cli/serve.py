@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from secondguess._text import shown
-from secondguess.cli.errors import user_errors
+from secondguess.cli.errors import tell, user_errors
 from secondguess.cli.language import GapName, StrategyName
 from secondguess.cli.rows import (
     EngineOption,
@@ -182,7 +181,7 @@ def _listen(app: FastAPI, name: str, host: str, port: int) -> None:
     with socket.create_server((host, port), family=_family(host), backlog=2048) as listener:
         address = f"[{host}]" if ":" in host else host
         port = listener.getsockname()[1]
-        typer.echo(f"serving {shown(name)} on http://{address}:{port} (page at /)")
+        tell(f"serving {name} on http://{address}:{port} (page at /)")
         for number in (signal.SIGINT, signal.SIGTERM):
             # uvicorn finishes what it took, then sends itself the signal again.
             signal.signal(number, _end)
@@ -190,7 +189,7 @@ def _listen(app: FastAPI, name: str, host: str, port: int) -> None:
             uvicorn.Server(settings).run(sockets=[listener])
         finally:
             counters = app.state.counters
-            typer.echo(f"answered {counters.answered:,} of {counters.taken:,} requests")
+            tell(f"answered {counters.answered:,} of {counters.taken:,} requests")
 
 
 def _end(number: int, frame: object) -> NoReturn:

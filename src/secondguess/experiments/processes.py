@@ -31,6 +31,8 @@ from typing import Any
 
 from secondguess._files import only_writer_of
 from secondguess.experiments.registry import Experiment
+from secondguess.report.files import read_claims
+from secondguess.report.sections import Claim
 from secondguess.training.progress import TOLD_EVERY, Tell
 
 ONE_THREAD = {
@@ -90,12 +92,12 @@ class Outcome:
     mistake: str | None = None
 
     @property
-    def claims(self) -> list[dict[str, Any]]:
-        """The claims of all seeds, as `result.json` has them."""
+    def claims(self) -> list[Claim]:
+        """The claims of all seeds."""
         return [
             claim
             for directory in dict.fromkeys(self.directories)
-            for claim in json.loads((directory / "result.json").read_text())["claims"]
+            for claim in read_claims(directory)
         ]
 
 

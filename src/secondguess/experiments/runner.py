@@ -19,22 +19,27 @@ import json
 import os
 import platform
 import time
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
-from secondguess._files import replacing, write_json
+from secondguess._files import read_document, replacing, write_document
+from secondguess.report.files import RESULT_FILE, write_page, write_result
 from secondguess.report.sections import Claim as Claim
 from secondguess.report.sections import Section
 from secondguess.training.progress import steps_told_to
 
 Arrays = dict[str, np.ndarray]
+
+_PART, _INTERRUPTED, _FORMAT = "secondguess part", "secondguess interrupted part", 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +151,9 @@ def run_experiment(
         },
     )
     if describe is not None:
-        write_json(directory / "page.json", asdict(describe(done)))
-    write_json(
-        directory / "result.json",
+        write_page(directory, describe(done))
+    write_result(
+        directory,
         {
             "experiment": experiment,
             "preset": preset,
@@ -228,22 +233,34 @@ def _part_progress(part: Part, effort_done: float, effort: float) -> Iterator[No
 def _compute(part: Part, directory: Path, done: Mapping[str, PartResult]) -> PartResult:
     """The result of a part, with the seconds of this attempt and of interrupted ones before it."""
     earlier = directory / "interrupted.json"
-    spent = json.loads(earlier.read_text())["seconds"] if earlier.exists() else 0.0
+    spent = _spent(earlier)
     start = time.perf_counter()
     try:
         computed = part.compute(directory, done)
     except BaseException:
-        write_json(earlier, {"seconds": spent + time.perf_counter() - start})
+        seconds = {"seconds": spent + time.perf_counter() - start}
+        write_document(earlier, _INTERRUPTED, _FORMAT, seconds)
         raise
     earlier.unlink(missing_ok=True)
     return PartResult(computed.metrics, computed.arrays, spent + time.perf_counter() - start)
 
 
+def _spent(earlier: Path) -> float:
+    """The seconds of interrupted attempts; 0 where that is not known."""
+    with suppress(OSError, ValueError):
+        found = read_document(earlier, _INTERRUPTED, _FORMAT, what="an interrupted part")
+        if isinstance(found.get("seconds"), int | float):
+            return float(found["seconds"])
+    return 0.0
+
+
 def _read_part(directory: Path, part: Part) -> PartResult | None:
-    path = directory / "result.json"
+    path = directory / RESULT_FILE
     if not path.exists():
         return None
-    saved = json.loads(path.read_text())
+    saved = read_document(path, _PART, _FORMAT, what="a finished part; remove its folder")
+    if any(not isinstance(saved.get(name), dict) for name in ("config", "metrics")):
+        raise ValueError(f"{path} is damaged; remove its folder, and the part is computed again.")
     config = json.loads(json.dumps(part.config))
     if saved["config"] != config:
         changed = [
@@ -255,17 +272,20 @@ def _read_part(directory: Path, part: Part) -> PartResult | None:
             f"{directory} holds a result with other settings ({'; '.join(changed)}). Name another "
             f"--out, or remove this folder: parts that do not depend on them are kept."
         )
-    with np.load(directory / "arrays.npz") as arrays:
-        return PartResult(saved["metrics"], dict(arrays), saved["seconds"])
+    try:
+        with np.load(directory / "arrays.npz") as arrays:
+            return PartResult(saved["metrics"], dict(arrays), float(saved["seconds"]))
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
+        raise ValueError(
+            f"{directory} holds a damaged part ({error}); remove it, and it is computed again."
+        ) from None
 
 
 def _write_part(directory: Path, part: Part, result: PartResult) -> None:
     # The JSON last: where it is, the part is finished.
     _write_arrays(directory / "arrays.npz", result.arrays)
-    write_json(
-        directory / "result.json",
-        {"config": part.config, "metrics": result.metrics, "seconds": result.seconds},
-    )
+    content = {"config": part.config, "metrics": result.metrics, "seconds": result.seconds}
+    write_document(directory / RESULT_FILE, _PART, _FORMAT, content)
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

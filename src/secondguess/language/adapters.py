@@ -9,9 +9,8 @@ them, beside `base_model.json`, which says whose adapter it is.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,21 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from secondguess._arrays import check_at_least
-from secondguess._files import write_json
+from secondguess._files import read_document, read_record, write_document
 from secondguess.language.digests import digest_of_weights
 
 _BASE = "base_model.json"
 _CONFIG = "adapter_config.json"
 _WEIGHTS = "adapter_model.safetensors"
+_KIND, _FORMAT = "secondguess base model", 1
+
+
+@dataclass(frozen=True)
+class _Base:
+    """Whose adapter it is: what `base_model.json` says."""
+
+    source: str
+    weights: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +57,8 @@ class SavedAdapter:
         """Write the adapter and whose it is."""
         self.config.save_pretrained(folder)
         save_file(self.tensors, folder / _WEIGHTS, metadata={"format": "pt"})
-        write_json(folder / _BASE, {"source": self.base, "weights": self.base_weights})
+        base = _Base(source=self.base, weights=self.base_weights)
+        write_document(folder / _BASE, _KIND, _FORMAT, asdict(base))
 
 
 class Adapter(nn.Module):
@@ -125,13 +134,14 @@ def load_merged(
     """
     peft = _peft()
     try:
-        named = json.loads((folder / _BASE).read_text(encoding="utf-8"))
-        source, weights = str(named["source"]), str(named["weights"])
-    except (OSError, ValueError, KeyError, TypeError):
+        content = read_document(folder / _BASE, _KIND, _FORMAT, what="whose adapter it is")
+        named = read_record(_Base, content, _BASE)
+    except (OSError, ValueError) as error:
         raise ValueError(
-            f"{folder / _BASE} is missing or damaged; it says which model the adapter belongs to. "
-            f"Copy the whole folder again from where it came from."
+            f"{folder / _BASE} is missing or damaged; it says which model the adapter belongs to "
+            f"({error}). Copy the whole folder again from where it came from."
         ) from None
+    source, weights = named.source, named.weights
     try:
         network, _ = load(str(base or source))
     except ValueError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from secondguess._files import read_document, write_json
+from secondguess._files import read_document, write_document
 from secondguess.language.checking import PairCheck, Verdict
 from secondguess.language.model import PairLanguageModel
 
@@ -57,8 +57,6 @@ class CheckFinding:
     def save_beside(self, folder: Path) -> None:
         """Write `FOLDER.check.json`, whole or not at all."""
         content = {
-            "kind": _KIND,
-            "format": _FORMAT,
             "verdict": self.verdict.name,
             "resolution": self.resolution,
             "num_pairs": self.num_pairs,
@@ -70,7 +68,7 @@ class CheckFinding:
             read_document(
                 path, _KIND, _FORMAT, what="an earlier finding; remove it to keep a new one"
             )
-        write_json(path, content)
+        write_document(path, _KIND, _FORMAT, content)
 
     @classmethod
     def load_beside(cls, folder: Path, model: PairLanguageModel | None) -> CheckFinding | None:

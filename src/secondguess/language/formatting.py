@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from transformers import PreTrainedTokenizerBase
 
 from secondguess._arrays import check_at_least
-from secondguess._files import read_document, read_record, write_json
+from secondguess._files import read_document, read_record, write_document
 
 Layout = Literal["positions", "padded"]
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
@@ -63,8 +63,7 @@ class PairFormat:
 
     def save(self, directory: Path | str) -> None:
         """Write the format beside a model."""
-        content = {"kind": _KIND, "format": _FORMAT, **asdict(self)}
-        write_json(Path(directory, _FILE_NAME), content)
+        write_document(Path(directory, _FILE_NAME), _KIND, _FORMAT, asdict(self))
 
     @classmethod
     def load(cls, directory: Path | str) -> PairFormat:
@@ -76,8 +75,7 @@ class PairFormat:
                 f"`secondguess fit`, or save the format you trained with (PairFormat.save)."
             )
         content = read_document(path, _KIND, _FORMAT, what="a pair format")
-        entries = {key: value for key, value in content.items() if key not in ("kind", "format")}
-        return read_record(cls, entries, str(path))
+        return read_record(cls, content, str(path))
 
 
 class EncodedRow(NamedTuple):

@@ -30,7 +30,7 @@ from secondguess._files import (
     read_document,
     read_lines,
     replacing,
-    write_json,
+    write_document,
     write_text,
 )
 from secondguess.language.formatting import FormatError
@@ -182,7 +182,7 @@ class WindowedJob:
         private_folder(self.parts)
         path = self.parts / "settings.json"
         if not path.exists():
-            write_json(path, {"kind": _SETTINGS, "format": _FORMAT, "settings": self._settings})
+            write_document(path, _SETTINGS, _FORMAT, {"settings": self._settings})
         what = "the settings of an unfinished job; remove the folder"
         found = read_document(path, _SETTINGS, _FORMAT, what=what).get("settings")
         if not isinstance(found, dict):

@@ -8,7 +8,6 @@ within each of the two no order changes. Logs of probabilities have any shape.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,10 +17,11 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from secondguess._arrays import FloatArray, as_floats, fail_at, same_shape
-from secondguess._files import write_json
+from secondguess._files import read_document, read_record, write_document
 from secondguess.theory.records import SelfCheatScores
 
 _FILE_NAME = "recalibration.json"
+_KIND, _FORMAT = "secondguess recalibration", 1
 _FARTHEST_LOGIT = 40.0
 _LOG_SLOPE, _OFFSET = (-4.0, 3.0), (-12.0, 12.0)
 
@@ -127,7 +127,7 @@ class SequenceRecalibration:
 
     def save(self, directory: Path | str) -> None:
         """Write it beside the weights of a model."""
-        write_json(Path(directory, _FILE_NAME), asdict(self))
+        write_document(Path(directory, _FILE_NAME), _KIND, _FORMAT, asdict(self))
 
     @classmethod
     def load(cls, directory: Path | str) -> SequenceRecalibration | None:
@@ -135,12 +135,8 @@ class SequenceRecalibration:
         path = Path(directory, _FILE_NAME)
         if not path.is_file():
             return None
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            lines = {name: LogitLine(**found.pop(name)) for name in ("first", "repeat")}
-            return cls(**lines, **found)
-        except (TypeError, KeyError, ValueError) as error:
-            raise ValueError(f"{path} does not hold a recalibration ({error}).") from None
+        content = read_document(path, _KIND, _FORMAT, what="a recalibration")
+        return read_record(cls, content, str(path))
 
 
 def wordings_only(found: SequenceRecalibration | None) -> SequenceRecalibration | None:

@@ -8,21 +8,20 @@ the runs of a page fit into memory however many figures they have.
 from __future__ import annotations
 
 import base64
-import json
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from secondguess._files import read_record
+from secondguess.report.files import PAGE_FILE, RESULT_FILE, read_page, read_result
 from secondguess.report.sections import Claim, Figure, Section
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _LONGEST_SECONDS = 1e10
 """Three hundred years; a part that says more does not know."""
-_MAX_JSON_BYTES = 32_000_000
 _MAX_FIGURE_BYTES = 32_000_000
 
 
@@ -112,7 +111,7 @@ def read_runs(out: Path) -> list[Run]:
     directories = [
         path
         for path in [out, *out.rglob("seed-*")]
-        if os.path.lexists(path / "result.json") or (path.name.startswith("seed-") and _parts(path))
+        if os.path.lexists(path / RESULT_FILE) or (path.name.startswith("seed-") and _parts(path))
         if "parts" not in path.relative_to(out).parts
     ]
     if not directories:
@@ -132,8 +131,8 @@ def read_run(directory: Path) -> Run:
     # The directory's own names are those of the layout, also where result.json cannot be read.
     experiment, preset, name = directory.resolve().parts[-3:]
     problems: list[str] = []
-    result = _read_json(directory / "result.json", problems)
-    if result is None and not os.path.lexists(directory / "result.json"):
+    result = _read(read_result, directory / RESULT_FILE, problems)
+    if result is None and not os.path.lexists(directory / RESULT_FILE):
         finished = ", ".join(_parts(directory)) or "nothing yet"
         problems = [f"This run is not finished. Finished parts: {finished}."]
     section = _read_section(directory, experiment, problems if result is not None else [])
@@ -152,7 +151,7 @@ def read_run(directory: Path) -> Run:
 def _parts(directory: Path) -> list[str]:
     """The names of finished parts."""
     parts = directory / "parts"
-    return sorted(str(path.parent.relative_to(parts)) for path in parts.rglob("result.json"))
+    return sorted(str(path.parent.relative_to(parts)) for path in parts.rglob(RESULT_FILE))
 
 
 def _place(run: Run) -> tuple[object, ...]:
@@ -171,40 +170,29 @@ def _read_bytes(path: Path, at_most: int) -> bytes:
         return opened.read(size)
 
 
-def _read_json(path: Path, problems: list[str]) -> Mapping[str, Any] | None:
+Read = TypeVar("Read")
+
+
+def _read(reader: Callable[[Path], Read], path: Path, problems: list[str]) -> Read | None:
+    """What a reader makes of a file, or None and a line about what is wrong with it."""
     try:
-        content = json.loads(_read_bytes(path, _MAX_JSON_BYTES).decode("utf-8"))
+        return reader(path.parent)
     except OSError as error:
-        problems.append(f"{path.name} cannot be read: {error.strerror}.")
-        return None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        problems.append(f"{path.name} is not JSON: {error}.")
-        return None
+        problems.append(f"{path.name} cannot be read: {error.strerror or error}.")
     except ValueError as error:
-        problems.append(f"{path.name} cannot be read: {error}.")
-        return None
-    except RecursionError:
-        problems.append(f"{path.name} cannot be read: it is nested too deep.")
-        return None
-    if not isinstance(content, Mapping):
-        problems.append(f"{path.name} holds a {type(content).__name__}; expected an object.")
-        return None
-    return content
+        problems.append(str(error).replace(str(path), path.name))
+    return None
 
 
 def _read_section(directory: Path, experiment: str, problems: list[str]) -> Section:
-    path = directory / "page.json"
-    found = _read_json(path, problems) if os.path.lexists(path) else None
-    if found is not None:
-        try:
-            return read_record(Section, found, path.name)
-        except ValueError as error:
-            problems.append(str(error))
-    elif not os.path.lexists(path):
+    path = directory / PAGE_FILE
+    if not os.path.lexists(path):
         problems.append(
             "page.json is missing, so tables and captions are too; "
             "the command that made this run writes it, and repeats nothing that is finished."
         )
+    elif (found := _read(read_page, path, problems)) is not None:
+        return found
     figures = sorted(figure.name for figure in (directory / "figures").glob("*.png"))
     return Section(
         title=experiment,

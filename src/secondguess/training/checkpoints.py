@@ -23,12 +23,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from secondguess._files import only_writer_of, replacing
+from secondguess._files import only_writer_of, parse_json, replacing
 
 KEPT = 2
 """How many checkpoints stay on disk: the newest, and the one to fall back on."""
 
-_HEADER = "secondguess"
+_HEADER, _FORMAT = "secondguess", 1
 _NAME = re.compile(r"step-(\d+)\.safetensors")
 
 
@@ -86,6 +86,7 @@ def write_checkpoint(
         name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()
     }
     header = {
+        "format": _FORMAT,
         "step": checkpoint.step,
         "identity": identity,
         "state": checkpoint.state,
@@ -111,7 +112,7 @@ def read_checkpoint(directory: Path, *, identity: Mapping[str, Any]) -> Checkpoi
     for _, path in _newest_first(directory):
         try:
             found, saved_identity = _read(path)
-        except (SafetensorError, ValueError, KeyError, OSError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
             damaged.append(f"{path} is damaged ({error})")
             continue
         _check_identity(path, saved_identity, identity)
@@ -125,7 +126,9 @@ def read_checkpoint(directory: Path, *, identity: Mapping[str, Any]) -> Checkpoi
 
 def _read(path: Path) -> tuple[Checkpoint, dict[str, Any]]:
     with safe_open(path, framework="pt") as file:
-        header = json.loads(file.metadata()[_HEADER])
+        header = parse_json(file.metadata()[_HEADER].encode(), constants=True)
+        if header["format"] != _FORMAT:
+            raise ValueError(f"its format is {header['format']!r}; this version reads {_FORMAT}")
         names = file.keys()
         tensors = {name: file.get_tensor(name) for name in names}
     if _checksum(tensors) != header["checksum"]:

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
+from secondguess._text import shown
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -93,7 +95,7 @@ def progress_side_by_side(efforts: Mapping[str, float]) -> Iterator[Tell]:
         efforts: by label, how long a piece takes compared with the others, roughly.
     """
     if not sys.stderr.isatty():
-        yield lines_of_parts(lambda line: print(line, file=sys.stderr, flush=True))
+        yield lines_of_parts(lambda line: print(shown(line), file=sys.stderr, flush=True))
         return
     from rich.markup import escape
 
@@ -101,14 +103,14 @@ def progress_side_by_side(efforts: Mapping[str, float]) -> Iterator[Tell]:
         everything = bars.add_task("everything", total=sum(efforts.values()), state="")
         bars.update(everything, visible=len(efforts) > 1)
         tasks = {
-            label: bars.add_task(escape(label), total=1.0, start=False, state="")
+            label: bars.add_task(escape(shown(label)), total=1.0, start=False, state="")
             for label in efforts
         }
         done = dict.fromkeys(efforts, 0.0)
 
         def tell(label: str, part: str, share_done: float) -> None:
             bars.start_task(tasks[label])
-            state = escape(f"{share_done:.0%} {part}")
+            state = escape(shown(f"{share_done:.0%} {part}"))
             bars.update(tasks[label], completed=share_done, state=state)
             done[label] = efforts[label] * share_done
             bars.update(everything, completed=sum(done.values()))
@@ -167,10 +169,11 @@ def _bar(label: str) -> Iterator[Show]:
     from rich.markup import escape
 
     with _bars() as bar:
-        task = bar.add_task(escape(label), total=None, state="")
+        task = bar.add_task(escape(shown(label)), total=None, state="")
 
         def show(done: float, total: float | None, note: str = "") -> None:
-            bar.update(task, completed=done, total=total, state=escape(_state(done, total, note)))
+            state = escape(shown(_state(done, total, note)))
+            bar.update(task, completed=done, total=total, state=state)
 
         yield show
 
@@ -186,7 +189,8 @@ def _lines(label: str, line_every: float) -> Iterator[Show]:
         if latest:
             told[:] = latest
             minutes, seconds = divmod(round(time.monotonic() - start), 60)
-            print(f"{label}: {latest[0]}, {minutes}:{seconds:02}", file=sys.stderr, flush=True)
+            line = shown(f"{label}: {latest[0]}, {minutes}:{seconds:02}")
+            print(line, file=sys.stderr, flush=True)
 
     def tell_now_and_then() -> None:
         while not ended.wait(line_every):

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from secondguess._files import write_json
+from secondguess._files import read_document, write_document
 from secondguess.experiments.cifar10h import data as files
 from secondguess.experiments.cifar10h.data import Cifar10H
 from secondguess.experiments.cifar10h.evaluation import final_result
@@ -66,6 +66,8 @@ class Preset:
     depth: int = 28
     width: int = 10
 
+
+_TUNING, _FORMAT = "secondguess tuning", 1
 
 PRESETS = {
     "quick": Preset(
@@ -268,11 +270,13 @@ def draw_figures(loaded: Cifar10H, done: Mapping[str, PartResult], directory: Pa
 def _check_same_settings(directory: Path, settings: Mapping[str, Any]) -> None:
     """Trials of other settings must not be taken for finished ones."""
     path = directory / "settings.json"
-    wanted = json.loads(json.dumps(settings))
-    if path.exists() and (found := json.loads(path.read_text())) != wanted:
+    wanted = json.loads(json.dumps({"settings": settings}))
+    what = "the settings of a tuning; remove its folder"
+    found = read_document(path, _TUNING, _FORMAT, what=what) if path.exists() else wanted
+    if found != wanted:
         raise ValueError(
             f"{directory} holds tuning with the settings {found}; now they are {wanted}. Name "
             f"another --out, or remove it."
         )
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(path, wanted)
+    write_document(path, _TUNING, _FORMAT, wanted)

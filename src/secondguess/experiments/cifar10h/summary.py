@@ -10,7 +10,6 @@ the floor of ECE-2 on the test images, where it cannot rank them.)
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -19,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from secondguess._files import write_json
 from secondguess.experiments.cifar10h.data import AnnotatedInputs
 from secondguess.experiments.cifar10h.evaluation import FromNaive, compare_with_naive
 from secondguess.experiments.cifar10h.methods import METHODS
@@ -34,6 +32,7 @@ from secondguess.experiments.cifar10h.tables import (
 )
 from secondguess.experiments.cifar10h.task import REPEATED
 from secondguess.experiments.runner import Claim
+from secondguess.report.files import read_result, write_page, write_result
 
 LARGEST_RELATIVE_ECE = 0.15
 _DIGITS = 6
@@ -47,7 +46,7 @@ def summarise(directory: Path, test: AnnotatedInputs) -> Path:
         test: the images that the methods were evaluated on.
     """
     paths = sorted(directory.glob("seed-*/result.json"))
-    results = [json.loads(path.read_text()) for path in paths if path.parent.name != "seed-all"]
+    results = [read_result(path.parent) for path in paths if path.parent.name != "seed-all"]
     if not results:
         raise ValueError(f"{directory} holds no finished seed (seed-<n>/result.json).")
     results.sort(key=lambda result: result["seed"])
@@ -68,9 +67,9 @@ def summarise(directory: Path, test: AnnotatedInputs) -> Path:
     summary = directory / "seed-all"
     (summary / "figures").mkdir(parents=True, exist_ok=True)
     draw_calibration_errors(rows, summary / "figures" / "calibration-errors.png")
-    write_json(summary / "page.json", asdict(cifar10h_summary_section(rows)))
-    write_json(
-        summary / "result.json",
+    write_page(summary, cifar10h_summary_section(rows))
+    write_result(
+        summary,
         {
             "experiment": "cifar10h",
             "preset": directory.name,

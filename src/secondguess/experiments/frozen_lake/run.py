@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from secondguess._arrays import FloatArray, IntArray
+from secondguess._files import read_lines
 from secondguess.experiments.frozen_lake.claims import lake_claims
 from secondguess.experiments.frozen_lake.evaluation import (
     HeldOut,
@@ -261,14 +263,18 @@ class _Looks:
     def add(self, gaps: Mapping[str, float]) -> float:
         """Keep a look at the present step; returns all nats above the exact predictor."""
         with self._log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": self.step, "gaps": gaps}) + "\n")
+            # A line of its own, also where a killed run left half a line.
+            file.write("\n" + json.dumps({"step": self.step, "gaps": gaps}) + "\n")
         names = ("hidden_y1", "hidden_y2", "visible_y1", "visible_y2")
         return sum(gaps[name] for name in names)
 
     def at(self, steps: IntArray) -> dict[str, FloatArray]:
         """The gaps at some steps, by name."""
-        lines = map(json.loads, self._log.read_text(encoding="utf-8").splitlines())
-        gaps_at = {line["step"]: line["gaps"] for line in lines}
+        gaps_at = {}
+        for line in read_lines(self._log):
+            with suppress(ValueError):  # blank, or half a line
+                look = line.parse()
+                gaps_at[look["step"]] = look["gaps"]
         gaps = [gaps_at[int(step)] for step in steps]
         return {name: np.array([each[name] for each in gaps]) for name in gaps[0]}
 
