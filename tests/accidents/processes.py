@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from secondguess._files import writing
+
 SECONDS_TO_END = 5.0
 """How long after a kill a process may still be there."""
 
@@ -89,6 +91,8 @@ def start(work: Callable[[], object], output: Path) -> Child:
         sys.stdout = sys.stderr = file
         # Where this was started in the background, interrupts are ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        # A fresh process looks for what killed ones left; the parent has done so already.
+        writing._cleared.clear()
         os.write(begin, b"1")
         code = 1
         try:
