@@ -62,9 +62,10 @@ def _files(path: Path) -> list[Path]:
 
 def command(*arguments: object) -> None:
     """The command line in this process, to its exit code."""
-    from secondguess.cli.app import app
+    from secondguess.cli import main
 
-    app([str(argument) for argument in arguments])
+    sys.argv = ["secondguess", *map(str, arguments)]
+    main()
 
 
 def make_inputs(folder: Path) -> None:

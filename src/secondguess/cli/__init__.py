@@ -5,10 +5,18 @@ where the `cli` extra is missing. Commands live in one file per group and are jo
 """
 
 import sys
+from collections.abc import Callable
 
 
 def main() -> None:
     """Run the command line; the entry point that pyproject.toml names."""
+    try:
+        _command()()
+    except KeyboardInterrupt:  # commands hear it themselves; this one came before or after
+        sys.exit(130)
+
+
+def _command() -> Callable[[], object]:
     try:
         from secondguess.cli.app import app
     except ModuleNotFoundError as error:
@@ -20,4 +28,4 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
-    app()
+    return app
