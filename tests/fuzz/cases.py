@@ -28,23 +28,14 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from fuzz import language_cases
+from fuzz.damages import ODD_VALUES, damage
+
 ROWS = 40
 COLUMNS = ["--probs-col", "p", "--variance-col", "v", "--response-cols", "y1,y2"]
-ODD_VALUES: list[Any] = [
-    *(None, True, False, 0, -1, 2, 1e308, -1e308, 2**62, 2**63, 10**400, 0.5, "", "text", "\x00"),
-    *("\x1b]0;x\x07", "\ud800", "\u202e", "nan", "1_0", [], [1], [[]], {}, {"a": 1}, [None]),
-]
-ODD_BYTES = [
-    b"",
-    b"\x00",
-    b"\xff\xfe",
-    b"\xef\xbb\xbf",
-    b"{",
-    b"[" * 50_000,
-    b"NaN",
-    b"null",
-    b"\n",
-]
 
 
 @dataclass(frozen=True)
@@ -54,10 +45,12 @@ class Case:
     Attributes:
         kind: the class that it belongs to.
         arguments: of the command; the folder is the working directory.
+        replaces: names that begin so are what the command is there to change.
     """
 
     kind: str
     arguments: list[str]
+    replaces: str = "\0"
 
 
 def table() -> dict[str, np.ndarray]:
@@ -99,29 +92,6 @@ def write_columns(rng: random.Random, path: Path, columns: dict[str, np.ndarray]
                 fields[name] = each
             np.save(file, fields)
     return file
-
-
-def damage(rng: random.Random, file: Path) -> None:
-    """Cut, change or replace the bytes of a file."""
-    if file.is_dir():
-        file = rng.choice(sorted(file.iterdir()))
-    content = bytearray(file.read_bytes())
-    match rng.choice(["cut", "flip", "replace", "insert", "pipe"]):
-        case "cut":
-            content = content[: rng.randrange(len(content) + 1)]
-        case "flip":
-            for _ in range(rng.randint(1, 8)):
-                content[rng.randrange(len(content))] = rng.randrange(256)
-        case "replace":
-            content = bytearray(rng.choice(ODD_BYTES))
-        case "insert":
-            at = rng.randrange(len(content) + 1)
-            content[at:at] = rng.choice(ODD_BYTES)
-        case _:
-            file.unlink()
-            os.mkfifo(file)
-            return
-    file.write_bytes(content)
 
 
 def odd_columns(rng: random.Random) -> dict[str, np.ndarray]:
@@ -239,7 +209,8 @@ def of_reports(rng: random.Random, path: Path) -> Case:
     """The report of a damaged run."""
     run = path / "out" / "regression" / "quick" / "seed-0"
     run.mkdir(parents=True)
-    result: dict[str, Any] = {"claims": [{"name": "n", "holds": True, "value": 1, "bound": 2}]}
+    result: dict[str, Any] = {"kind": "secondguess result", "format": 1}
+    result |= {"claims": [{"name": "n", "holds": True, "value": 1, "bound": 2}]}
     result |= {"config": {}, "versions": {}, "machine": {}, "seconds": {}, "seed": 0}
     where = rng.choice([result, result["claims"][0]])
     where[rng.choice(list(where))] = rng.choice(ODD_VALUES)
@@ -253,12 +224,23 @@ def of_reports(rng: random.Random, path: Path) -> Case:
 
 
 KINDS = [of_columns, of_columns, of_calibrations, of_options, of_shown, of_shown, of_reports]
+LANGUAGE_KINDS = [
+    language_cases.of_models,
+    language_cases.of_models,
+    language_cases.of_lines,
+    language_cases.of_marks,
+    language_cases.of_settings,
+]
+EVERY = len(KINDS) + len(LANGUAGE_KINDS)
 
 
 def make(number: int, path: Path) -> Case:
     """The case of a number, in a folder."""
     rng = random.Random(number)
-    return KINDS[number % len(KINDS)](rng, path)
+    place = number % EVERY
+    if place < len(KINDS):
+        return KINDS[place](rng, path)
+    return Case(*LANGUAGE_KINDS[place - len(KINDS)](rng, path))
 
 
 def _app() -> Any:
@@ -288,26 +270,31 @@ def problem_of(number: int) -> tuple[str, str | None]:
         case = make(number, path)
         before = contents(path)
         os.chdir(path)
-        result = CliRunner().invoke(_app(), case.arguments)
+        with language_cases.without_the_world():
+            result = CliRunner().invoke(_app(), case.arguments)
         os.chdir(here)
-        return case.kind, _judged(result, before, contents(path))
+        return case.kind, _judged(case, result, before, contents(path))
     finally:
         os.chdir(here)
         shutil.rmtree(path)
 
 
-def _judged(result: Any, before: dict[str, str], after: dict[str, str]) -> str | None:
+def _judged(case: Case, result: Any, before: dict[str, str], after: dict[str, str]) -> str | None:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return f"traceback ({type(result.exception).__name__})"
     if result.exit_code not in (0, 2):
         return f"exit code {result.exit_code}"
-    if any(after.get(name) != state for name, state in before.items()):
+    changed = [name for name, state in before.items() if after.get(name) != state]
+    if any(result.exit_code or not name.startswith(case.replaces) for name in changed):
         return "an input was changed"
     new = after.keys() - before.keys()
-    if any(".unfinished" in name or name.endswith((".lock", ".parts")) for name in new):
+    ends = (".lock", ".parts", ".checkpoints")
+    if any(".unfinished" in name or name.endswith(ends) for name in new):
         return "litter"
     if result.exit_code == 2 and (new or not result.stderr.strip()):
         return "no message, or an output in spite of it"
+    if "No such command" in result.stderr:
+        return "no such command"
     if set("\x1b\x07\u202e") & set(result.output):
         return "a control character was printed"
     return None
@@ -328,7 +315,7 @@ def ended_apart(number: int, seconds: float = 20.0) -> str:
     if not ready:
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    kind = KINDS[number % len(KINDS)].__name__.removeprefix("of_")
+    kind = [*KINDS, *LANGUAGE_KINDS][number % EVERY].__name__.removeprefix("of_")
     return said or f"{kind}: {'a crash' if ready else 'a hang'}"
 
 
@@ -338,6 +325,7 @@ def main() -> None:
     _app()
     for name in ("cli.calibration_job", "cli.added_columns", "report.page"):
         importlib.import_module(f"secondguess.{name}")  # once, not in every process
+    language_cases.sources()
     ended = Counter(ended_apart(number) for number in range(first, first + int(sys.argv[1])))
     print(json.dumps(dict(sorted(ended.items())), indent=2))
 

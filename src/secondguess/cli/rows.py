@@ -88,8 +88,13 @@ def run_job(
         state.wait_for_everyone()
         job.prepare()
         state.wait_for_everyone()
-        with job_progress(job, shown=is_main) as on_window:
-            job.run(work, on_window)
+        try:
+            with job_progress(job, shown=is_main) as on_window:
+                job.run(work, on_window)
+        except BaseException:
+            if is_main:
+                job.forget_if_unused()
+            raise
         state.wait_for_everyone()
         if is_main:
             num_rows, num_skipped = job.join()

@@ -34,6 +34,7 @@ from secondguess.language.scoring import (
     ScoredResponse,
     Tokens,
     at_least_float32,
+    check_numbers,
     chunks,
     log_prob_of,
     score_tokens,
@@ -285,6 +286,7 @@ def _choose(
     no_tokens: Any = torch.empty(len(logits), 0, dtype=torch.long, device=logits.device)
     processed: Any = processors(no_tokens, allowed)  # pyright: ignore[reportArgumentType]
     cumulative = processed.softmax(dim=-1).double().cumsum(dim=-1)
+    check_numbers(cumulative[:, -1])
     thresholds = uniforms[:, None] * cumulative[:, -1:]
     return torch.searchsorted(cumulative, thresholds, right=True).squeeze(-1)
 

@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from filecmp import cmp
 from functools import cached_property
@@ -29,6 +30,7 @@ from secondguess._files import (
     private_folder,
     read_document,
     read_lines,
+    remove_folder,
     replacing,
     write_document,
     write_text,
@@ -38,6 +40,8 @@ from secondguess.language.formatting import FormatError
 Row = dict[str, Any]
 
 _SETTINGS, _WINDOW, _FORMAT = "secondguess unfinished job", "secondguess window", 1
+
+_SETTINGS_FILE = "settings.json"
 
 SKIPPED = "skipped"
 """The key of the reason in the output of a line that was skipped."""
@@ -180,7 +184,7 @@ class WindowedJob:
         overwrite = self.overwrite or self.parts.exists()
         check_output(self.out, [self.source, *self.inputs], overwrite=overwrite)
         private_folder(self.parts)
-        path = self.parts / "settings.json"
+        path = self.parts / _SETTINGS_FILE
         if not path.exists():
             write_document(path, _SETTINGS, _FORMAT, {"settings": self._settings})
         what = "the settings of an unfinished job; remove the folder"
@@ -218,6 +222,12 @@ class WindowedJob:
             if not self.is_finished(window):
                 self.keep(window, as_text(work(window)))
             on_window(len(window.lines))
+
+    def forget_if_unused(self) -> None:
+        """Remove the folder of a job that ended before it finished a window."""
+        with suppress(OSError):
+            if [path.name for path in self.parts.iterdir()] == [_SETTINGS_FILE]:
+                remove_folder(self.parts)
 
     def is_finished(self, window: Window) -> bool:
         """Whether the rows of a window are there, as they were kept."""

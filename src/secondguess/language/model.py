@@ -7,7 +7,8 @@ loaded as one folder.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,8 @@ class PairLanguageModel:
                 load=load_network,
             )
             network = network.to(dtype)  # pyright: ignore[reportArgumentType]
-            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+            with _loading(source):
+                tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         else:
             network, tokenizer = load_network(source, dtype=dtype)
         formatter = PairFormatter(tokenizer, config, context_length=context_length(network))
@@ -150,7 +152,7 @@ def load_network(
     if path.suffix == ".gguf":
         source, options = path.parent, {"gguf_file": path.name}
     unpacking = _gguf_unpacking() if options else {}
-    try:
+    with _loading(source):
         config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
         if config.is_encoder_decoder:
             raise ValueError(
@@ -168,13 +170,8 @@ def load_network(
         )
         network, loading = loaded
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
-    except ModuleNotFoundError:
-        raise
-    except Exception as error:  # a damaged folder makes `transformers` raise anything
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(f"cannot load the model {source}: {said[0].rstrip('.')}.") from None
     if not unpacking:  # names in a GGUF file are translated, and tied weights are left out
-        _check_loading(source, loading)
+        _check_loading(source, network, loading)
     else:
         # The weights are dense now, but transformers refuses to save what still has a quantizer.
         network.hf_quantizer = None  # pyright: ignore[reportArgumentType]
@@ -182,12 +179,31 @@ def load_network(
     return network, tokenizer
 
 
-def _check_loading(source: Path | str, loading: Mapping[str, Any]) -> None:
+@contextmanager
+def _loading(source: Path | str) -> Iterator[None]:
+    """Whatever goes wrong is told as one line about the model."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:  # a damaged folder makes `transformers` raise anything
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(f"cannot load the model {source}: {said[0].rstrip('.')}.") from None
+
+
+def _check_loading(
+    source: Path | str, network: PreTrainedModel, loading: Mapping[str, Any]
+) -> None:
     """Refuse weights that are not the model's: what is missing would be filled at random."""
     kinds = {
         "missing": loading.get("missing_keys"),
         "unexpected": loading.get("unexpected_keys"),
         "misshapen": [name for name, *_ in loading.get("mismatched_keys") or ()],
+        "not finite": [
+            name
+            for name, weights in network.state_dict().items()
+            if weights.is_floating_point() and not bool(weights.isfinite().all())
+        ],
     }
     problems = [
         f"{kind}: {', '.join(sorted(names)[:3])}{' and more' if len(names) > 3 else ''}"

@@ -299,6 +299,7 @@ def _score_batch(
     results = []
     for row, ((_, first, _), each) in enumerate(zip(batch, laid_out, strict=True)):
         scored = log_probs[row, : len(each.tokens)][each.scored]
+        check_numbers(scored)
         results.append((scored[: len(first)], scored[len(first) :]))
     return results
 
@@ -308,6 +309,15 @@ def log_prob_of(logits: Tensor, tokens: Tensor) -> FloatArray:
     logits = at_least_float32(logits)
     chosen = logits.gather(-1, tokens[..., None]).squeeze(-1)
     return (chosen - logits.logsumexp(dim=-1)).double().cpu().numpy()
+
+
+def check_numbers(values: FloatArray | Tensor) -> None:
+    """Complain where a model predicts NaN: no token can be chosen by that, and no score given."""
+    if not bool((values == values).all()):  # NaN differs from itself
+        raise FloatingPointError(
+            "the model's predictions are not numbers (NaN): its weights are damaged, or too large "
+            "for their precision."
+        )
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
