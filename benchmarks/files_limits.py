@@ -29,6 +29,19 @@ base = peak()
 data = PairData.from_counts(np.full((1000, 2), 10**9))
 data.draw(np.random.default_rng(0))
 """,
+    "report on 500 runs with a figure of 1 MB each": """
+signature, header = b"\\x89PNG\\r\\n\\x1a\\n", b"\\0\\0\\0\\rIHDR\\0\\0\\0\\x01\\0\\0\\0\\x01"
+claim = {"name": "n", "holds": True, "value": 1.0, "bound": 2.0}
+figure = Figure(file="a.png", caption="a", alt="a")
+for seed in range(500):
+    run = Path(place) / "coins" / "quick" / f"seed-{seed}"
+    (run / "figures").mkdir(parents=True)
+    (run / "figures" / "a.png").write_bytes(signature + header + bytes(1_000_000))
+    write_result(run, {"seed": seed, "claims": [claim] * 20})
+    write_page(run, Section(title="a", paper_section="", claim="", figures=(figure,)))
+base = peak()
+assert write_report(Path(place)).stat().st_size > 600_000_000
+""",
     "JSON nested 100,000 deep": """
 base = peak()
 try:
@@ -43,6 +56,9 @@ from pathlib import Path
 import numpy as np
 from secondguess._files import parse_json, read_lines
 from secondguess.classification.pairs import PairData
+from secondguess.report.files import write_page, write_result
+from secondguess.report.page import write_report
+from secondguess.report.sections import Figure, Section
 place = sys.argv[1]
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -2,7 +2,8 @@
 
     python docs/tables/promises.py
 
-They are made from what `benchmarks/files_limits.py` and `tests/fuzz/cases.py` measured.
+They are made from what `benchmarks/files_limits.py`, `tests/fuzz/cases.py` and
+`tests/accidents/trials.py` measured.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ PAGE = "promises.md"
 
 def results() -> list[dict[str, Any]]:
     """The committed measurements."""
-    return [result("files-limits"), result("fuzz")]
+    return [result("files-limits"), result("fuzz"), result("accidents")]
 
 
 def result(name: str) -> dict[str, Any]:
@@ -46,9 +47,37 @@ def fuzz() -> str:
     return f"{pages.table(heads, rows, num_left=1)}\n\nMeasured by `{record['command']}`."
 
 
+def accidents(kind: str, heads: list[str]) -> str:
+    """How accidents of a kind ended, by what they happened to."""
+    counts = result("accidents")["counts"][kind]
+    rows = [[name, *(f"{found[head]:,}" for head in heads)] for name, found in counts.items()]
+    return pages.table([f"{kind} of", *heads], rows, num_left=1)
+
+
+def saves() -> str:
+    """Kills inside saves."""
+    return accidents("saves", ["kills", "earlier", "new", "mixed or torn"])
+
+
+def kills() -> str:
+    """Kills of commands and trainings."""
+    signals = ["SIGKILL", "SIGTERM", "SIGINT"]
+    ends = ["ends", "same bytes", "other bytes", "processes left"]
+    return accidents("kills", ["kills", *signals, *ends])
+
+
+def writers() -> str:
+    """Two writers of one output."""
+    heads = ["pairs", "one works, one is told", "one after the other", "anything else"]
+    command = result("accidents")["command"]
+    return f"{accidents('pairs', [*heads, 'whole outputs'])}\n\nMeasured by `{command}`."
+
+
 def rendered() -> str:
     """The page with its tables made anew."""
-    return pages.filled(PAGE, {"limits": limits, "fuzz": fuzz})
+    return pages.filled(
+        PAGE, {"limits": limits, "saves": saves, "kills": kills, "writers": writers, "fuzz": fuzz}
+    )
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ if __name__ == "__main__":
 
 from fuzz import language_cases
 from fuzz.damages import ODD_VALUES, damage
+from fuzz.settings_cases import of_settings
 
 ROWS = 40
 COLUMNS = ["--probs-col", "p", "--variance-col", "v", "--response-cols", "y1,y2"]
@@ -229,7 +230,7 @@ LANGUAGE_KINDS = [
     language_cases.of_models,
     language_cases.of_lines,
     language_cases.of_marks,
-    language_cases.of_settings,
+    of_settings,
 ]
 EVERY = len(KINDS) + len(LANGUAGE_KINDS)
 

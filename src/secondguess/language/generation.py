@@ -286,9 +286,8 @@ def _choose(
     no_tokens: Any = torch.empty(len(logits), 0, dtype=torch.long, device=logits.device)
     processed: Any = processors(no_tokens, allowed)  # pyright: ignore[reportArgumentType]
     cumulative = processed.softmax(dim=-1).double().cumsum(dim=-1)
-    check_numbers(cumulative[:, -1])
-    thresholds = uniforms[:, None] * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, thresholds, right=True).squeeze(-1)
+    check_numbers(cumulative[:, -1].cpu().numpy())
+    return torch.searchsorted(cumulative, uniforms[:, None] * cumulative[:, -1:], right=True)[:, 0]
 
 
 def _score_again(

@@ -311,9 +311,9 @@ def log_prob_of(logits: Tensor, tokens: Tensor) -> FloatArray:
     return (chosen - logits.logsumexp(dim=-1)).double().cpu().numpy()
 
 
-def check_numbers(values: FloatArray | Tensor) -> None:
+def check_numbers(values: FloatArray) -> None:
     """Complain where a model predicts NaN: no token can be chosen by that, and no score given."""
-    if not bool((values == values).all()):  # NaN differs from itself
+    if np.isnan(values).any():
         raise FloatingPointError(
             "the model's predictions are not numbers (NaN): its weights are damaged, or too large "
             "for their precision."
