@@ -100,6 +100,8 @@ def start(work: Callable[[], object], output: Path) -> Child:
             code = 0
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except KeyboardInterrupt:  # what runs commands hears it; this one came between
+            code = 128 + signal.SIGINT
         except BaseException as error:
             import traceback
 

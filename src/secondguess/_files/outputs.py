@@ -43,6 +43,8 @@ def check_output(
         OSError: as above, or there is no folder to write to, or what is there is neither a file nor
             a folder: a device, a pipe.
     """
+    if out.name in ("", ".."):
+        raise FileExistsError(f"{out} has no name of its own; name another output.")
     for each in map(Path, inputs):
         if _is_part_of(out, each):
             raise FileExistsError(f"{out} is the input {each}; name another output.")

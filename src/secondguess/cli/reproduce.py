@@ -315,7 +315,8 @@ def _words(claim: Claim) -> str:
 
 def _print_crash(outcome: Outcome) -> None:
     job = outcome.job
-    say(f"{job.title} CRASHED: {outcome.error} (all of it is in {job.log})")
+    said = outcome.mistake or f"{outcome.error} (all of it is in {job.log})"
+    say(f"{job.title} CRASHED: {said}")
 
 
 def _conclude(outcomes: Sequence[Outcome], *, strict: bool) -> None:

@@ -255,18 +255,28 @@ class _Running:
         if self._process.returncode != 0:
             lines = self.job.log.read_text(encoding="utf-8").splitlines()
             error = next((line for line in reversed(lines) if line.strip()), "no message")
+        if self._mistake is not None:  # it is told; a traceback helps nobody
+            self.job.log.unlink(missing_ok=True)
         directories = tuple(self._directories)
         return Outcome(job=self.job, directories=directories, error=error, mistake=self._mistake)
 
 
 @contextmanager
 def _only_writer_of_all(jobs: Sequence[Job]) -> Iterator[None]:
-    """Hold the logs of all jobs, which stand for their results."""
+    """Hold the logs of all jobs, which stand for their results; new folders go if left empty."""
     with ExitStack() as held:
         for job in jobs:
-            job.log.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (job.out, job.log.parent):
+                if not folder.exists():
+                    folder.mkdir(parents=True, exist_ok=True)
+                    held.callback(_remove_if_empty, folder)
             held.enter_context(only_writer_of(job.log))
         yield
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 @contextmanager

@@ -196,3 +196,25 @@ def test_a_beta_interval_is_never_undefined():
             assert (lower >= 0).all()
             assert (upper <= 1).all()
             assert (lower <= upper).all()
+
+
+@pytest.mark.parametrize("k", [499, 500, 501, 700])
+def test_large_counts_need_no_table_and_score_as_with_one(k):
+    """Above 500 responses thresholds are found one by one; they are those of the table."""
+    ones, slots = np.arange(k + 1), np.arange(k + 1) % NUM_SLOTS
+    family = NestedFamily("symmetric", 0.01)
+    probs, variance = np.full(k + 1, 0.5), np.full(k + 1, 0.01)
+    table = upper_thresholds(k, 0.7)
+    expected = family.radius_to_hold(
+        probs, variance, 1 - table[k - ones, slots], table[ones, slots]
+    )
+    found = count_scores(family, probs, variance, ones, np.full(k + 1, k), slots, 0.7)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_row_may_have_many_annotations_but_not_any_number():
+    stream = CountStream(NestedFamily("symmetric", 0.01), detection_rate=0.7, seed=0)
+    half = np.full(4, 10**9 // 2)
+    stream.update(np.full(4, 0.5), np.full(4, 0.01), half, np.full(4, 10**9))
+    with pytest.raises(BadRowError, match="from 1 to 1,000,000,000,000"):
+        stream.update(np.full(4, 0.5), np.full(4, 0.01), half, np.full(4, 2**62))

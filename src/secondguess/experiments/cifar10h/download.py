@@ -11,6 +11,7 @@ import hashlib
 import shutil
 import tarfile
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,20 +61,31 @@ def download(data_dir: Path | str) -> None:
         ValueError: a file came with other bytes than expected; it is not kept.
     """
     folder = Path(data_dir).expanduser()
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    with only_writer_of(folder / "download"), place_beside(folder / "download") as scratch:
-        if not (folder / IMAGE_FOLDER / "test_batch").exists():
-            archive = fetch(IMAGES, scratch / "images.tar.gz")
-            with tarfile.open(archive) as tar:
-                tar.extractall(scratch, filter="data")
-            shutil.move(scratch / IMAGE_FOLDER, folder / IMAGE_FOLDER)
-        if not (folder / PRETRAINING_FILE).exists():
-            labels = read_cifar10n(fetch(CIFAR10N, scratch / "cifar10n.pt"))
-            np.save(scratch / PRETRAINING_FILE, labels)
-            (scratch / PRETRAINING_FILE).replace(folder / PRETRAINING_FILE)
-        if not (folder / COUNTS_FILE).exists():
-            fetch(CIFAR10H, scratch / COUNTS_FILE).replace(folder / COUNTS_FILE)
+    try:
+        with only_writer_of(folder / "download"), place_beside(folder / "download") as scratch:
+            _fill(folder, scratch)
+    finally:
+        if is_new:
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()
     load(folder)
+
+
+def _fill(folder: Path, scratch: Path) -> None:
+    """Fetch what is missing, each file whole or not at all."""
+    if not (folder / IMAGE_FOLDER / "test_batch").exists():
+        archive = fetch(IMAGES, scratch / "images.tar.gz")
+        with tarfile.open(archive) as tar:
+            tar.extractall(scratch, filter="data")
+        shutil.move(scratch / IMAGE_FOLDER, folder / IMAGE_FOLDER)
+    if not (folder / PRETRAINING_FILE).exists():
+        labels = read_cifar10n(fetch(CIFAR10N, scratch / "cifar10n.pt"))
+        np.save(scratch / PRETRAINING_FILE, labels)
+        (scratch / PRETRAINING_FILE).replace(folder / PRETRAINING_FILE)
+    if not (folder / COUNTS_FILE).exists():
+        fetch(CIFAR10H, scratch / COUNTS_FILE).replace(folder / COUNTS_FILE)
 
 
 def fetch(file: OfficialFile, path: Path) -> Path:

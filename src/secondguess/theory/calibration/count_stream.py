@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from secondguess._arrays import (
+    MAX_COUNT,
     FloatArray,
     IntArray,
     as_floats,
@@ -253,7 +254,12 @@ def check_count_rows(
     for name, array, bad, expected in (
         ("probs", p, ~((p >= 0) & (p <= 1)), "a probability in [0, 1]"),
         ("variance", v, ~np.isfinite(v), "a finite number"),
-        ("num_responses", k, ~((k >= 1) & (k == np.floor(k))), "a whole number, 1 or more"),
+        (
+            "num_responses",
+            k,
+            ~((k >= 1) & (k <= MAX_COUNT) & (k == np.floor(k))),
+            f"a whole number from 1 to {MAX_COUNT:,}",
+        ),
         ("ones", c, ~((c >= 0) & (c <= total) & (c == np.floor(c))), "from 0 to num_responses"),
     ):
         if bad.any():

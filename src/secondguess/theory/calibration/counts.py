@@ -27,6 +27,9 @@ NUM_SLOTS = 32
 
 Rounded down, a test calls more rows a miss, never fewer: it stays valid."""
 
+_LARGEST_TABLE = 500
+"""Rows with more responses have thresholds of their own: a table for each k would need too much."""
+
 _ROUNDING = 1e-12
 _NEWTON_STEPS = 60
 
@@ -52,10 +55,19 @@ def upper_thresholds(num_responses: int, detection_rate: float) -> FloatArray:
     Returns:
         Shape `(k + 1, NUM_SLOTS)`, in [0, 1], falling along the second axis.
     """
-    c = np.arange(num_responses + 1.0)[:, None]
-    u = np.arange(NUM_SLOTS) / NUM_SLOTS
-    low, high = np.zeros((num_responses + 1, NUM_SLOTS)), np.ones((num_responses + 1, NUM_SLOTS))
-    b = np.broadcast_to((c + 1 - u) / (num_responses + 1), low.shape).copy()
+    c, u = np.arange(num_responses + 1.0)[:, None], np.arange(NUM_SLOTS) / NUM_SLOTS
+    thresholds = _least_reach(c, np.array(float(num_responses)), u, detection_rate)
+    thresholds.flags.writeable = False
+    return thresholds
+
+
+def _least_reach(
+    c: FloatArray, num_responses: FloatArray, u: FloatArray, detection_rate: float
+) -> FloatArray:
+    """The thresholds of `upper_thresholds` for any c, k and u, shapes as they broadcast."""
+    shape = np.broadcast_shapes(c.shape, num_responses.shape, u.shape)
+    low, high = np.zeros(shape), np.ones(shape)
+    b = np.broadcast_to((c + 1 - u) / (num_responses + 1), shape).copy()
     log_binomial = -np.log(num_responses + 1.0) - special.betaln(c + 1, num_responses - c + 1)
     for _ in range(_NEWTON_STEPS):
         # P(C >= c) = I_b(c, k - c + 1), whose slope is k Bin(c - 1; k - 1, b) = c Bin(c; k, b) / b.
@@ -74,9 +86,7 @@ def upper_thresholds(num_responses: int, detection_rate: float) -> FloatArray:
         if np.abs(following - b).max() < 1e-15:
             break
         b = following
-    thresholds = np.minimum(high + _ROUNDING, 1.0)
-    thresholds.flags.writeable = False
-    return thresholds
+    return np.minimum(high + _ROUNDING, 1.0)
 
 
 def uniform_slots(start: int, num_rows: int, seed: int) -> NDArray[np.int64]:
@@ -120,12 +130,34 @@ def count_scores(
         slots: the draws of `uniform_slots`.
         detection_rate: see `upper_thresholds`.
     """
+    upper, lower = np.empty(len(ones)), np.empty(len(ones))
+    small = num_responses <= _LARGEST_TABLE
+    for rows, reach in ((small, _reach_by_tables), (~small, _reach_one_by_one)):
+        if rows.any():
+            c, k, slot = ones[rows], num_responses[rows], slots[rows]
+            upper[rows], below = reach(c, k, slot, detection_rate)
+            lower[rows] = 1.0 - below
+    return family.radius_to_hold(probs, variance, lower, upper)
+
+
+def _reach_by_tables(
+    ones: IntArray, num_responses: IntArray, slots: NDArray[np.int64], detection_rate: float
+) -> tuple[FloatArray, FloatArray]:
+    """The threshold of each row, and that of its mirror image, from a table for each k."""
     table, starts = _joined_thresholds(num_responses, detection_rate)
     first = starts[num_responses] if len(starts) > 1 else starts[0]
     # Row c of k's table is at `first + c`; the mirrored row is k - c.
     upper = table[(first + ones) * NUM_SLOTS + slots]
-    lower = 1.0 - table[(first + num_responses - ones) * NUM_SLOTS + slots]
-    return family.radius_to_hold(probs, variance, lower, upper)
+    return upper, table[(first + num_responses - ones) * NUM_SLOTS + slots]
+
+
+def _reach_one_by_one(
+    ones: IntArray, num_responses: IntArray, slots: NDArray[np.int64], detection_rate: float
+) -> tuple[FloatArray, FloatArray]:
+    """The same for any k: in memory that does not grow with it."""
+    k, u = num_responses.astype(np.float64), slots / NUM_SLOTS
+    upper = _least_reach(ones.astype(np.float64), k, u, detection_rate)
+    return upper, _least_reach(k - ones, k, u, detection_rate)
 
 
 def _joined_thresholds(
