@@ -28,6 +28,7 @@ from secondguess.language import engines_vllm
 from secondguess.language.engine_answers import answer_with
 from secondguess.language.engines import Draw, EngineError, LocalEngine, Question
 from secondguess.language.engines_vllm import VllmEngine
+from secondguess.language.examples import tiny_pair_model
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.language.generation import Sampling
 from secondguess.language.meanings import DrawnPairs, judge_pairs
@@ -222,6 +223,19 @@ def test_models_that_vllm_would_misread_are_refused(model):
     formatter = PairFormatter(model.formatter.tokenizer, settings)
     with pytest.raises(ValueError, match="--layout padded"):
         VllmEngine("http://vllm", formatter)
+
+
+@pytest.mark.parametrize("command", ["serve", "score", "answer"])
+def test_commands_refuse_them_before_anything_else(tmp_path, command):
+    tiny_pair_model().save(tmp_path / "model")  # of a kind that only this library knows
+    (tmp_path / "data.jsonl").write_text('{"prompt": "flip", "responses": ["heads"]}\n')
+    data = [] if command == "serve" else [str(tmp_path / "data.jsonl")]
+    rate = [] if command == "score" else ["--max-hallucination-rate", "0.2"]
+    run = CliRunner().invoke(
+        app, [command, str(tmp_path / "model"), *data, *rate, "--engine", "http://127.0.0.1:1"]
+    )
+    assert run.exit_code == 2
+    assert "--layout padded" in run.output
 
 
 def test_the_context_of_the_server_limits_prompts(engine):

@@ -60,13 +60,7 @@ class VllmEngine:
         timeout: float = 600.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        if formatter.config.layout != "padded":
-            raise ValueError(
-                f"the model has the layout {formatter.config.layout!r}, which vLLM cannot serve "
-                f"because it numbers positions itself; expected 'padded'. Train it on from its "
-                f"folder in that layout (secondguess fit FOLDER ... --layout padded), or serve it "
-                f"without --engine."
-            )
+        _check_layout(formatter.config)
         self._formatter, self.batch_size = formatter, batch_size
         transport = transport or httpx.HTTPTransport(
             retries=2, limits=httpx.Limits(max_connections=CONCURRENCY)
@@ -83,6 +77,7 @@ class VllmEngine:
     def connect(cls, address: str, folder: Path | str, *, batch_size: int = 32) -> VllmEngine:
         """The model in a folder, as a server holds it; its weights are not read here."""
         settings = PairFormat.load(folder)
+        _check_layout(settings)
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         length = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -259,6 +254,15 @@ class VllmEngine:
                 f"{response.status_code}: {response.text[:300]!a}"
             )
         return response.json()
+
+
+def _check_layout(settings: PairFormat) -> None:
+    if settings.layout != "padded":
+        raise ValueError(
+            f"the model has the layout {settings.layout!r}, which vLLM cannot serve because it "
+            f"numbers positions itself; expected 'padded'. Train it on from its folder in that "
+            f"layout (secondguess fit DATA --model FOLDER --layout padded), or leave --engine out."
+        )
 
 
 def _close(client: httpx.Client, pool: ThreadPoolExecutor) -> None:
