@@ -163,6 +163,9 @@ def test_marks_of_answers_that_were_decided_otherwise_are_refused(
         refused = run(*command, *option)
         assert refused.exit_code == 2
         assert named in refused.output
+    refused = run("serve", folder, "--labelled", marked)  # which has another default
+    assert refused.exit_code == 2
+    assert "strategy is 'rejection' and was 'selective'" in refused.output
     rows = read_rows(marked)
     write_rows(tmp_path / "mixed.jsonl", [rows[0], {**rows[1], "settings": {"strategy": "top1"}}])
     refused = run("answer", folder, source, "--labelled", tmp_path / "mixed.jsonl")

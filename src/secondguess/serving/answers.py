@@ -113,17 +113,7 @@ async def decide_choices(
     if max_tokens is not None and max_tokens >= length - 1:
         max_tokens = None  # no response is longer
     altered = [*request.resampled, *([] if max_tokens is None else ["max_tokens"])]
-    as_marked = not altered and fits is None and not request.decides_otherwise
-    rule = _Rule(
-        request.strategy or defaults.strategy,
-        request.max_hallucination_rate or defaults.max_hallucination_rate,
-        request.gap or defaults.gap,
-        fits,
-        config.marked if as_marked else None,
-    )
-    finding = config.finding if rule.marked is None else None
-    if finding is not None and (objection := finding.objection(rule.rate)):
-        raise RefusedRequest(400, f"{objection}.", param="max_hallucination_rate")
+    rule = _rule_for(request, config, fits, resampled=bool(altered))
     size = request.num_candidates or defaults.num_candidates
     if config.meaning is not None:
         size = max(2, size)
@@ -149,6 +139,29 @@ async def decide_choices(
             param=altered[0],
         )
     return await _by_meaning(batcher, asked, _meaning_of(config.meaning), rule, size)
+
+
+def _rule_for(
+    request: Decoding,
+    config: ServerConfig,
+    fits: Callable[[str], bool] | None,
+    *,
+    resampled: bool,
+) -> _Rule:
+    """The operator's rule with the changes of the request, if the model's check supports them."""
+    as_marked = not resampled and fits is None and not request.decides_otherwise
+    marked = config.marked if as_marked else None
+    rate = request.max_hallucination_rate or config.defaults.max_hallucination_rate
+    finding = config.finding if marked is None else None
+    if finding is not None and (objection := finding.objection(rate)):
+        raise RefusedRequest(400, f"{objection}.", param="max_hallucination_rate")
+    return _Rule(
+        request.strategy or config.defaults.strategy,
+        rate,
+        request.gap or config.defaults.gap,
+        fits,
+        marked,
+    )
 
 
 async def _by_wording(
