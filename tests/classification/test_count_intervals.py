@@ -77,6 +77,8 @@ def test_rows_with_different_numbers_of_responses_are_a_stated_condition(fitted)
     said = f"({totals.min()} to {totals.max()}) does not depend on what they were"
     assert any(said in each for each in fitted.calibration_conditions_)
     assert fitted.predict_interval(inputs).contains(true_probs).mean() >= 0.8
+    fitted.calibrate(*world(rng, 100)[:2], method="counts")
+    assert not any("How many responses" in each for each in fitted.calibration_conditions_)
 
 
 def test_pairs_that_auto_took_certify_every_miss_rate():

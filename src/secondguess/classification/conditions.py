@@ -61,13 +61,13 @@ def check_conditions(
             f"Whether a row has a second response does not depend on the first: the {num_single:,} "
             f"rows with a single one are not used."
         )
-    totals = data.num_annotations
-    if totals.min(initial=2) < totals.max(initial=2):
+    paired = data.has_pair
+    totals = data.num_annotations[paired]
+    if len(np.unique(totals)) > 1:
         conditions.append(
             f"How many responses a row has ({totals.min()} to {totals.max()}) does not depend on "
             f"what they were."
         )
-    paired = data.has_pair
     paired_groups = None if groups is None else np.asarray(groups)[paired]
     conditions.append(_condition_on_raters(data[paired], paired_groups))
     missing = np.setdiff1d(np.arange(data.num_classes), data.labels[data.multiplicity > 0])
