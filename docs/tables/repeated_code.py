@@ -73,7 +73,10 @@ REASONS = [
     ),
     Reason(
         "Two calls with the same arguments, in a column.",
-        [("theory/calibration/cutoff.py::calibrate", "theory/calibration/cutoff.py::calibrate")],
+        [
+            ("theory/calibration/cutoff.py::calibrate", "theory/calibration/cutoff.py::calibrate"),
+            ("docs/tables/*::main", "docs/tables/*::main"),
+        ],
     ),
     Reason(
         "A command is its options, and hands them on; the words of help differ.",
@@ -126,8 +129,14 @@ REASONS = [
             ("experiments/*::[A-Z]*", "experiments/*::[A-Z]*"),
             ("experiments/*/page.py::*", "experiments/*/page.py::*"),
             ("experiments/*/claims.py::*", "experiments/*/claims.py::*"),
-            ("docs/tables/render.py::*", "docs/tables/render.py::*"),
             ("docs/tables/*::[A-Z]*", "docs/tables/*::[A-Z]*"),
+        ],
+    ),
+    Reason(
+        "Tables of pages: one formatted cell per column.",
+        [
+            ("docs/tables/render.py::*", "docs/tables/*"),
+            ("docs/tables/counts_page.py::*", "docs/tables/counts_page.py::*"),
         ],
     ),
     Reason("Imported names, in the order of the alphabet.", [("*::imports", "*::imports")]),
