@@ -9,6 +9,7 @@ from scipy.stats import binom
 from worlds import World
 
 import secondguess as sg
+from secondguess.theory.decoding import withheld
 
 NUM_PROMPTS = 5_000
 FALSE_ALARM_RATE = 1e-6
@@ -162,3 +163,32 @@ def test_bad_rates_and_scores_of_another_shape_are_refused(choose):
         choose(["a", "b"], scores, max_hallucination_rate=0)
     with pytest.raises(ValueError, match=r"scores has shape \(2,\) for 1 responses"):
         choose(["a"], scores, max_hallucination_rate=0.1)
+
+
+@pytest.mark.parametrize("choose", OF_ONE_PROMPT.values(), ids=OF_ONE_PROMPT)
+def test_a_guaranteed_threshold_needs_the_answers_that_were_marked(choose):
+    """Told the smaller rate, decoders turn to candidates that are sure, and here always wrong."""
+    confidence = {"known": 0.95, "guess": 0.4, "sure of a myth": 0.95}
+    marginal = {"known": 0.5, "guess": 0.3, "sure of a myth": 0.2}
+    prompts = [("known", "sure of a myth"), ("guess", "sure of a myth")] * 200
+
+    def answers(rate: float) -> list[sg.Decision[str]]:
+        decided = []
+        for candidates in prompts:
+            first = np.log([marginal[each] for each in candidates])
+            second = first - np.log([confidence[each] for each in candidates])
+            scores = sg.SelfCheatScores(first, second)
+            decided.append(choose(candidates, scores, max_hallucination_rate=rate))
+        return decided
+
+    def error_rate(decided: list[sg.Decision[str]]) -> float:
+        given = [each.response for each in decided if not each.abstained]
+        return sum(each != "known" for each in given) / len(given)
+
+    marked = answers(0.99)
+    gaps = np.array([each.gap for each in marked])
+    wrong = [each.response != "known" for each in marked]
+    threshold = sg.guaranteed_threshold(-gaps, wrong, max_error_rate=0.05)
+    max_gap = -threshold.value
+    assert error_rate([withheld(each, max_gap) for each in marked]) == 0
+    assert error_rate(answers(max_gap)) == 0.5
