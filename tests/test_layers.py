@@ -104,6 +104,11 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not loaded_by("from secondguess import hallucination_bound") & HEAVY
 
 
+def test_help_loads_neither_arrays_nor_networks():
+    commands = "import typer; from secondguess.cli.app import app; typer.main.get_command(app)"
+    assert not loaded_by(commands) & (HEAVY - {"typer", "rich"} | {"numpy", "scipy"})
+
+
 def test_the_front_door_opens_and_shows_nothing_private():
     assert [name for name in dir(secondguess) if name.startswith("_")] == ["__version__"]
     for name in secondguess.__all__:
