@@ -39,7 +39,10 @@ def test_mapped_tests_exist(name: str):
     assert function in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
-PLACES = re.findall(r"`([\w/]+\.py)::(\w+)`", (ROOT / "CONTRIBUTING.md").read_text())
+GUIDE, _ = (ROOT / "CONTRIBUTING.md").read_text().split("<!-- table: repeated -->")
+"""What is written by hand; below it is a list of repeated code, made from a result."""
+
+PLACES = re.findall(r"`([\w/]+\.py)::(\w+)`", GUIDE)
 
 
 def defined_in(path: Path) -> set[str]:
