@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from secondguess.classification.estimators import PairClassifier
     from secondguess.classification.meta import PairMetaClassifier
     from secondguess.classification.pairs import PairData
+    from secondguess.classification.triage import Triage, triage
     from secondguess.displays.curves import HallucinationCurveDisplay, RiskCoverageDisplay
     from secondguess.displays.reliability import ConfidenceReliabilityDisplay, ReliabilityDisplay
     from secondguess.language.answering import answer
@@ -102,6 +103,7 @@ _HOMES = {
     "classification.estimators": ("PairClassifier",),
     "classification.meta": ("PairMetaClassifier",),
     "classification.pairs": ("PairData",),
+    "classification.triage": ("Triage", "triage"),
     "displays.curves": ("HallucinationCurveDisplay", "RiskCoverageDisplay"),
     "displays.reliability": ("ConfidenceReliabilityDisplay", "ReliabilityDisplay"),
     "language.formatting": ("PairFormat",),
@@ -216,6 +218,7 @@ __all__ = [
     "RiskCoverageDisplay",
     "Sampling",
     "SelfCheatScores",
+    "Triage",
     "VarianceInflation",
     "accuracy",
     "aleatoric_bounds",
@@ -264,6 +267,7 @@ __all__ = [
     "second_order_ece_standard_error",
     "select_min_variance",
     "squared_error_estimate",
+    "triage",
 ]
 
 

@@ -21,6 +21,11 @@ from secondguess import (
 )
 from secondguess.classification.estimators import BackboneName
 from secondguess.classification.heads import HeadName
+from secondguess.classification.scorers import (
+    counts_log_likelihood,
+    majority_accuracy,
+    pair_log_likelihood,
+)
 
 HEADS: list[HeadName] = ["correlation", "mixture", "symmetric", "binary"]
 NO_FIT_WARNINGS = pytest.mark.filterwarnings(
@@ -161,3 +166,20 @@ def test_groups_stay_together(model) -> None:
     assert np.isfinite(model.fit(X, Y, groups=groups).score(X, Y))
     with pytest.raises(ValueError, match="groups has shape"):
         model.fit(X, Y, groups=[1, 2])
+
+
+@BOTH
+def test_scorers_are_what_they_say_and_go_through_grid_search(model) -> None:
+    X, Y = _responses()
+    counts = PairData.from_responses(Y).counts()
+    pipeline: Any = make_pipeline(StandardScaler(), model).fit(X, Y)
+    probs = pipeline.predict_proba(X)
+    chosen = counts[np.arange(240), probs.argmax(axis=1)]
+    assert majority_accuracy(pipeline, X, Y) == (chosen == counts.max(axis=1)).mean()
+    by_hand = np.log(np.take_along_axis(probs, np.searchsorted(model.classes_, Y), axis=1)).mean()
+    assert counts_log_likelihood(pipeline, X, Y) == pytest.approx(by_hand)
+    assert pair_log_likelihood(pipeline, X, Y) == pipeline.score(X, Y)
+    search = GridSearchCV(model, {"recalibrate": [True]}, scoring=counts_log_likelihood, cv=2).fit(
+        X, Y
+    )
+    assert np.isfinite(search.best_score_)

@@ -113,9 +113,9 @@ def fit_variance_map(
     if len(total) < MIN_ROWS:
         return VarianceMap()
     errors = squared_error_estimate(prediction.probs[paired], data[paired].counts()).sum(axis=1)
-    kinds: list[MapKind] = ["identity", "scale"]
-    if len(total) >= MIN_CURVED_ROWS:
-        kinds += ["power", "isotonic"]
+    kinds: tuple[MapKind, ...] = ("identity", "scale", "power", "isotonic")
+    if len(total) < MIN_CURVED_ROWS:
+        kinds = kinds[:2]
     folds = rng.permutation(len(total)) % NUM_FOLDS
     losses = {kind: np.empty(len(total)) for kind in kinds}
     for fold in range(NUM_FOLDS):
