@@ -24,6 +24,12 @@ from secondguess.classification.predicting import read_joints
 class Triage:
     """The uncertainty of each row in two parts, and the rows to look at first.
 
+    >>> split, unknown = np.array([0.5, 0.1]), np.array([0.0, 0.4])
+    >>> parts = {"disagreement_nats": split, "ignorance_nats": unknown}
+    >>> found = Triage(disagreement=split, ignorance=unknown, **parts)
+    >>> found.people_disagree(), found.not_learned(), found.label_next(1)
+    (array([0]), array([1]), array([1]))
+
     In variance, summed over classes, `sum p (1 - p)` is disagreement plus ignorance, exactly, for a
     model that is calibrated on pairs: ignorance is the epistemic variance.
 
