@@ -1,12 +1,14 @@
-"""Every command that writes, on a full disk and in a read-only folder: one message, nothing lost.
+"""Every command that writes, on a disk that is full, read-only or forbidden: one message.
 
-The disks are real ones in memory, so the tests need the right to mount.
+What was there is whole. The disks are real ones in memory, so the tests need the right to mount.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,8 +21,11 @@ from pyarrow import csv, parquet
 from typer.testing import CliRunner, Result
 
 from secondguess.cli.app import app
+from secondguess.language.examples import tiny_pair_model
 from secondguess.language.tokenizer import word_tokenizer
+from secondguess.report.files import write_result
 
+NOBODY = 65534
 EARLIER = b"what was there before"
 COLUMNS = ("--probs-col", "p", "--variance-col", "v")
 
@@ -35,31 +40,46 @@ def mount(*arguments: str) -> None:
         pytest.skip(f"cannot mount: {done.stderr.strip()}")
 
 
-@pytest.fixture(params=["full", "read-only"])
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A disk with one file, on which no other finds room."""
+@pytest.fixture(params=["full", "read-only", "forbidden"])
+def disk(request: pytest.FixtureRequest, inputs: Path) -> Iterator[Path]:
+    """A disk with a file and a model, on which no other finds room, or may be written."""
     if os.geteuid() != 0:
-        pytest.skip("only root can mount a disk")
-    folder = tmp_path / "disk"
-    folder.mkdir()
+        pytest.skip("only root can mount a disk, and be somebody else")
+    folder = Path(tempfile.mkdtemp(prefix="disk-"))
     mount("-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder))
     try:
         (folder / "earlier").write_bytes(EARLIER)
-        if request.param == "full":
-            with suppress(OSError), (folder / "filling").open("wb", buffering=0) as file:
-                while True:
-                    file.write(bytes(4096))
-        else:
-            mount("-o", "remount,ro", str(folder))
+        shutil.copytree(inputs / "tiny", folder / "model")
+        match request.param:
+            case "full":
+                with suppress(OSError), (folder / "filling").open("wb", buffering=0) as file:
+                    while True:
+                        file.write(bytes(4096))
+            case "read-only":
+                mount("-o", "remount,ro", str(folder))
+            case _:
+                folder.chmod(0o755)
+                os.seteuid(NOBODY)
         yield folder
     finally:
+        os.seteuid(0)
         subprocess.run(["umount", str(folder)], check=True)
+        folder.rmdir()
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands read: a table in each format, lines, a base model and a pair model."""
-    folder = tmp_path_factory.mktemp("inputs")
+def inputs() -> Iterator[Path]:
+    """What the commands read: a table in each format, lines, models and a run; all may read it."""
+    folder = Path(tempfile.mkdtemp(prefix="inputs-"))
+    try:
+        fill(folder)
+        folder.chmod(0o755)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def fill(folder: Path) -> None:
     rng = np.random.default_rng(0)
     size = 3000
     responses = (rng.random((2, size)) < 0.5).astype(np.int8)
@@ -78,7 +98,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     columns = (*COLUMNS, "--response-cols", "y1,y2", "--min-variance", 0.01)
     made = run("calibrate", folder / "rows.parquet", *columns, "--out", folder / "cal.json")
     assert made.exit_code == 0, made.output
-    return folder
+    tiny_pair_model().save(folder / "tiny")
+    flips = '{"prompt": "flip", "responses": ["heads", "tails"]}\n'
+    (folder / "flips.jsonl").write_text(flips * 60)
+    coins = folder / "runs" / "coins" / "quick" / "seed-0"
+    coins.mkdir(parents=True)
+    write_result(coins, {"seed": 0, "claims": []})
 
 
 def calibrate(inputs: Path, disk: Path) -> Result:
@@ -113,6 +138,18 @@ def reproduce(inputs: Path, disk: Path) -> Result:
     return run("reproduce", "regression", "--preset", "quick", "--out", disk / "new")
 
 
+def report(inputs: Path, disk: Path) -> Result:
+    return run("report", inputs / "runs", "--out", disk / "new.html")
+
+
+def recalibrate(inputs: Path, disk: Path) -> Result:
+    return run("recalibrate", disk / "model", inputs / "flips.jsonl")
+
+
+def download(inputs: Path, disk: Path) -> Result:
+    return run("download", "cifar10h", disk / "new")
+
+
 COMMANDS = {
     "calibrate": calibrate,
     "intervals, Parquet": intervals("rows.parquet"),
@@ -122,18 +159,21 @@ COMMANDS = {
     "answer": answer,
     "fit": fit,
     "reproduce": reproduce,
+    "report": report,
+    "recalibrate": recalibrate,
+    "download": download,
 }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_room_is_one_message_and_loses_nothing(name: str, inputs: Path, disk: Path):
-    before = sorted(path.name for path in disk.iterdir())
+    before = {path: path.read_bytes() for path in disk.rglob("*") if path.is_file()}
     result = COMMANDS[name](inputs, disk)
     assert result.exit_code == 2, (result.output, result.exception)
     assert isinstance(result.exception, SystemExit)
     messages = [line for line in result.stderr.splitlines() if line.startswith("secondguess: ")]
     assert len(messages) == 1, result.stderr
     assert str(disk) in messages[0], result.stderr
-    assert (disk / "earlier").read_bytes() == EARLIER
-    left = {path.name for path in disk.iterdir()} - set(before)
+    assert {path: path.read_bytes() for path in before} == before
+    left = {path.name for path in disk.iterdir()} - {"earlier", "filling", "model"}
     assert left <= {"new", "new.jsonl.parts"}  # what a resumed run would use

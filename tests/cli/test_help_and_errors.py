@@ -152,3 +152,12 @@ def test_a_second_writer_of_one_output_is_told(tmp_path: Path) -> None:
         assert f"another process is writing {out}" in result.stderr
     assert not out.exists()
     assert run(*learn, out).exit_code == 0
+
+
+@pytest.mark.parametrize("option", [("--members", "0"), ("--seeds", "9" * 40), ("--seed", "-1")])
+def test_sizes_that_no_experiment_has_are_refused(tmp_path: Path, option: tuple[str, str]) -> None:
+    out = tmp_path / "out"
+    result = run("reproduce", "regression", *option, "--out", out)
+    assert result.exit_code == 2
+    assert option[0] in result.stderr
+    assert not out.exists()

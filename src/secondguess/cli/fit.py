@@ -101,7 +101,9 @@ def fit(
         str | None,
         typer.Option(help="Tracker of Accelerate: tensorboard, wandb, ... (files in OUT.logs)."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Order of the rows and draws of the pairs.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Order of the rows and draws of the pairs.")
+    ] = 0,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 500,
     skip_bad: SkipOption = False,
     overwrite: OverwriteOption = False,

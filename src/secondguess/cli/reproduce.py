@@ -53,8 +53,12 @@ SequencePreset = Annotated[
     Preset,
     typer.Option(help="quick: minutes. cpu: longer, several seeds. paper: for a GPU."),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="The first seed: of weights, data and samples.")]
-Seeds = Annotated[int | None, typer.Option(help="How many seeds. Default: the preset's.", min=1)]
+Seed = Annotated[
+    int, typer.Option(min=0, max=10**9, help="The first seed: of weights, data and samples.")
+]
+Seeds = Annotated[
+    int | None, typer.Option(min=1, max=10**4, help="How many seeds. Default: the preset's.")
+]
 Out = Annotated[Path, typer.Option(help="Where results go; a stopped run resumes.")]
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder of the CIFAR-10H data. Default: SECONDGUESS_DATA.")
@@ -142,7 +146,7 @@ def regression(
         ),
     ] = None,
     members: Annotated[
-        int | None, typer.Option(help="Networks in the ensemble. Default: the preset's.")
+        int | None, typer.Option(min=1, help="Networks in the ensemble. Default: the preset's.")
     ] = None,
     seed: Seed = 0,
     seeds: Seeds = None,

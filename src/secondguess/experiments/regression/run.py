@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from secondguess._arrays import check_at_least
 from secondguess.baselines import evidential
 from secondguess.experiments.regression.claims import regression_claims
 from secondguess.experiments.regression.data import FUNCTIONS, quantile_inputs
@@ -99,7 +100,7 @@ def run_regression(
     check_known("extra", extras, EXTRAS)
     size = PRESETS[preset]
     if num_members is not None:
-        size = replace(size, num_members=num_members)
+        size = replace(size, num_members=check_at_least("num_members", num_members, 1))
     config = RegressionConfig(
         function=function, num_steps=size.num_steps, num_evaluation=NUM_EVALUATION, seed=seed
     )
