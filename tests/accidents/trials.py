@@ -29,6 +29,8 @@ if __name__ == "__main__":
 from accidents.processes import Ended, start, unbroken, wait_within
 from accidents.subjects import Subject, classifier_fit, commands, make_classifier, make_inputs
 
+from secondguess._files import write_json
+
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 LONGEST_CHAIN = 4
 """Kills of one piece of work at most, before it is left to end."""
@@ -58,7 +60,7 @@ class Record:
         """Write the file."""
         command = "python tests/accidents/trials.py --out docs/results/accidents.json"
         content = {"command": command, "counts": self.counts}
-        self.path.write_text(json.dumps(content, indent=2) + "\n")
+        write_json(self.path, content)
 
 
 @contextmanager
