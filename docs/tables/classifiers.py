@@ -1,0 +1,360 @@
+"""Pair classifiers beside simple rivals, on six data sets of up to four sizes: classifiers.md.
+
+    python docs/tables/classifiers.py [--data-dir DIR] [--minutes M] [--most-rows N]
+
+measures one cell (data set, size, method) after the other, small sizes first, writes
+docs/results/classifiers.json from the cells that are there, and puts the table into the page.
+Cells are kept in the folder `classifiers-cache` of the data folder, so that a run that was cut
+short resumes; `--minutes M` begins no new cell after M minutes. Without a data folder it only
+writes the page.
+
+Axes: rows (n), features (d), classes (K).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pages
+from classifier_sets import MADE, REAL, Part, load
+from scipy.special import softmax
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import secondguess as sg
+from secondguess.classification.fit_warnings import PairFitWarning
+from secondguess.classification.logistic import cross_fit_logistic, fit_logistic
+from secondguess.classification.splitting import folds_of
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results" / "classifiers.json"
+COMMAND = "python docs/tables/classifiers.py --data-dir DIR"
+SIZES = (200, 1000, 5000, 0)
+"""Training rows; 0 for all there are."""
+NUM_BINS, NUM_MEMBERS = 25, 8
+Fitted = Callable[[np.ndarray], sg.Prediction]
+
+
+def pair_classifier(rows: Part, groups: np.ndarray) -> Fitted:
+    """The default."""
+    model = sg.PairClassifier("counts", classes=list(range(rows.counts.shape[1])))
+    return model.fit(rows.features, rows.counts, groups=groups).predict_moments
+
+
+def on_top_of(estimator: Any) -> Callable[[Part, np.ndarray], Fitted]:
+    """Pairs on a classifier of scikit-learn."""
+
+    def fit(rows: Part, groups: np.ndarray) -> Fitted:
+        classes = list(range(rows.counts.shape[1]))
+        model = sg.PairMetaClassifier(estimator, "counts", classes=classes)
+        return model.fit(rows.features, rows.counts, groups=groups).predict_moments
+
+    return fit
+
+
+def soft_logistic(rows: Part, groups: np.ndarray) -> Fitted:
+    """Logistic regression on the shares of labels, penalty by cross-validation; p(1 - p)."""
+    scaler = StandardScaler().fit(rows.features)
+    inputs = np.asarray(scaler.transform(rows.features))
+    folds = folds_of(len(inputs), 5, rng=np.random.default_rng(0), groups=groups)
+    model = cross_fit_logistic(inputs, rows.counts, folds).model
+
+    def predict(features: np.ndarray) -> sg.Prediction:
+        probs = softmax(model(np.asarray(scaler.transform(features))), axis=1)
+        return sg.Prediction(probs, probs * (1 - probs))
+
+    return predict
+
+
+def bagging(rows: Part, groups: np.ndarray) -> Fitted:
+    """Eight such regressions, each on a bootstrap of the items and one sampled label of each."""
+    scaler = StandardScaler().fit(rows.features)
+    inputs = np.asarray(scaler.transform(rows.features))
+    rng = np.random.default_rng(0)
+    folds = folds_of(len(inputs), 5, rng=rng, groups=groups)
+    penalty = cross_fit_logistic(inputs, rows.counts, folds).penalty
+    members = []
+    for _ in range(NUM_MEMBERS):
+        chosen = rng.integers(len(inputs), size=len(inputs))
+        shares = rows.counts[chosen] / rows.counts[chosen].sum(axis=1, keepdims=True)
+        label = (rng.random((len(chosen), 1)) > shares.cumsum(axis=1)[:, :-1]).sum(axis=1)
+        sampled = np.eye(shares.shape[1])[label]
+        members.append(fit_logistic(inputs[chosen], sampled, penalty))
+
+    def predict(features: np.ndarray) -> sg.Prediction:
+        scaled = np.asarray(scaler.transform(features))
+        probs = np.stack([softmax(member(scaled), axis=1) for member in members])
+        return sg.Prediction(probs.mean(axis=0), probs.var(axis=0, ddof=1))
+
+    return predict
+
+
+def forest(rows: Part, groups: np.ndarray) -> Fitted:
+    """A random forest on one row per label, leaf size by cross-validation; spread of the trees."""
+    features, labels, owner = _one_row_per_label(rows)
+    classes = np.arange(rows.counts.shape[1])
+
+    def loss(leaf: int) -> float:
+        model = RandomForestClassifier(100, min_samples_leaf=leaf, random_state=0)
+        folds = GroupKFold(3).split(features, labels, groups[owner])
+        found = cross_val_predict(model, features, labels, cv=folds, method="predict_proba")
+        probs = np.asarray(found)
+        return -float(np.log(_smooth(probs)[np.arange(len(labels)), labels]).mean())
+
+    leaf = min((5, 20, 80), key=loss)
+    model = RandomForestClassifier(200, min_samples_leaf=leaf, random_state=0)
+    model.fit(features, labels)
+    known = np.searchsorted(classes, model.classes_)
+
+    def predict(inputs: np.ndarray) -> sg.Prediction:
+        trees = np.zeros((len(model.estimators_), len(inputs), len(classes)))
+        for tree, estimator in zip(trees, model.estimators_, strict=True):
+            tree[:, known] = estimator.predict_proba(inputs)
+        return sg.Prediction(_smooth(trees.mean(axis=0)), trees.var(axis=0, ddof=1))
+
+    return predict
+
+
+def _one_row_per_label(rows: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """At most five labels of each item, as rows; which item each is of."""
+    rng = np.random.default_rng(0)
+    most = np.minimum(rows.counts.sum(axis=1), 5)
+    drawn = np.stack(
+        [rng.multivariate_hypergeometric(c, m) for c, m in zip(rows.counts, most, strict=True)]
+    )
+    owner, label = (np.repeat(index.ravel(), drawn.ravel()) for index in np.indices(drawn.shape))
+    return rows.features[owner], label, owner
+
+
+def _smooth(probs: np.ndarray) -> np.ndarray:
+    return 0.999 * probs + 0.001 / probs.shape[1]
+
+
+METHODS: dict[str, Callable[[Part, np.ndarray], Fitted]] = {
+    "PairClassifier": pair_classifier,
+    "pairs on logistic regression": on_top_of(
+        make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300))
+    ),
+    "pairs on gradient boosting": on_top_of(
+        HistGradientBoostingClassifier(max_iter=40, max_leaf_nodes=15, random_state=0)
+    ),
+    "pairs on a random forest": on_top_of(
+        RandomForestClassifier(100, min_samples_leaf=10, random_state=0).set_params(
+            max_features=0.3
+        )
+    ),
+    "soft logistic regression, p(1 - p)": soft_logistic,
+    "bagging of 8": bagging,
+    "random forest": forest,
+}
+
+
+def measure(
+    method: str, training: Part, testing: Part, groups: np.ndarray
+) -> tuple[dict[str, Any], np.ndarray]:
+    """One cell, and its loss of each test row."""
+    start = time.process_time()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        predict = METHODS[method](training, groups)
+    seconds = time.process_time() - start
+    prediction = predict(testing.features)
+    counts, totals = testing.counts, testing.counts.sum(axis=1)
+    losses = -(counts / totals[:, None] * np.log(np.maximum(prediction.probs, 1e-12))).sum(axis=1)
+    chosen = counts[np.arange(len(counts)), prediction.probs.argmax(axis=1)]
+    error = sg.grouping_error(prediction, counts)
+    rng = np.random.default_rng(0)
+    allowed = prediction.probs * (1 - prediction.probs)
+    possible = sg.Prediction(prediction.probs, np.clip(prediction.variance, 0, allowed))
+    floor = sg.second_order_ece_floor(
+        possible, totals, rng=rng, num_bins=NUM_BINS, num_simulations=5
+    )
+    noise = sg.second_order_ece_standard_error(
+        prediction, counts, rng=rng, num_bins=NUM_BINS, num_resamples=50
+    )
+    record = {
+        "accuracy": float((chosen == counts.max(axis=1)).mean()),
+        "log_loss": float(losses.mean()),
+        "grouping_error": error,
+        "mean_variance": sg.mean_variance(prediction),
+        "second_order_ece": sg.second_order_ece(prediction, counts, num_bins=NUM_BINS),
+        "second_order_ece_floor": floor.mean,
+        "second_order_ece_standard_error": noise,
+        "warned": sum(issubclass(each.category, PairFitWarning) for each in caught),
+        "processor_seconds": round(seconds, 2),
+    }
+    return record, losses
+
+
+def cells(most_rows: int) -> Iterator[tuple[str, int, str]]:
+    """Small sizes first."""
+    for size in SIZES:
+        for name in (*REAL, *MADE):
+            for method in METHODS:
+                if 0 < size <= most_rows or (size == 0 and most_rows == 0):
+                    yield name, size, method
+
+
+def run(folder: Path, minutes: float, most_rows: int) -> None:
+    """Measure what is not there yet."""
+    start, loaded = time.monotonic(), {}
+    cache = folder / "classifiers-cache"
+    cache.mkdir(exist_ok=True)
+    for name, size, method in cells(most_rows):
+        path = cache / f"{name}-{size}-{method.replace(' ', '-')}.npz"
+        if path.exists():
+            continue
+        if time.monotonic() - start > 60 * minutes:
+            return
+        if name not in loaded:
+            loaded = {name: load(name, folder, seed=0)}
+        training, testing, groups = loaded[name]
+        num_rows = size or len(training.counts)
+        if num_rows > 1.1 * len(training.counts):
+            continue  # there are not so many
+        rows = np.arange(min(num_rows, len(training.counts)))
+        record, losses = measure(method, training.take(rows), testing, groups[rows])
+        described = {
+            "data": name,
+            "rows": len(rows),
+            "size": size,
+            "features": training.features.shape[1],
+            "labels": float(training.counts.sum() / len(training.counts)),
+            "method": method,
+            **record,
+        }
+        print(json.dumps(described), flush=True)
+        with path.with_suffix(".partial").open("wb") as file:
+            np.savez(file, record=np.array(json.dumps(described)), losses=losses)
+        path.with_suffix(".partial").replace(path)
+
+
+def collect(folder: Path) -> None:
+    """Write the result from the cells that are there, with differences of log-loss."""
+    found = []
+    for path in sorted((folder / "classifiers-cache").glob("*.npz")):
+        with np.load(path) as arrays:
+            found.append((json.loads(str(arrays["record"])), arrays["losses"]))
+    peers = {
+        (record["data"], record["size"]): losses
+        for record, losses in found
+        if record["method"] == "soft logistic regression, p(1 - p)"
+    }
+    rows = []
+    for record, losses in found:
+        peer = peers.get((record["data"], record["size"]))
+        if peer is not None:
+            gap = losses - peer
+            record["log_loss_gap"] = float(gap.mean())
+            record["log_loss_gap_standard_error"] = float(gap.std() / np.sqrt(len(gap)))
+        rows.append(record)
+    names, methods = [*REAL, *MADE], list(METHODS)
+    rows.sort(key=lambda row: (names.index(row["data"]), row["rows"], methods.index(row["method"])))
+    RESULTS.write_text(json.dumps({"command": COMMAND, "rows": rows}, indent=1) + "\n")
+
+
+def table_of_all(rows: list[dict[str, Any]]) -> str:
+    """Every cell."""
+    heads = ["data", "method", "rows", "accuracy", "log-loss", "beside soft logistic"]
+    heads += ["grouping error", "ECE-2 / grouping error", "floor", "stated / true"]
+    lines = []
+    for row in rows:
+        error = row["grouping_error"]
+        gap, noise = row.get("log_loss_gap"), row.get("log_loss_gap_standard_error")
+        lines.append(
+            [
+                row["data"],
+                row["method"],
+                f"{row['rows']:,}",
+                f"{row['accuracy']:.3f}",
+                f"{row['log_loss']:.3f}",
+                "" if gap is None or noise == 0 else f"{gap:+.3f} ± {noise:.3f}",
+                f"{error:.3f}",
+                f"{row['second_order_ece'] / error:.2f} "
+                f"± {row['second_order_ece_standard_error'] / error:.2f}",
+                f"{row['second_order_ece_floor'] / error:.2f}",
+                f"{row['mean_variance'] / error:.2f}",
+            ]
+        )
+    return pages.table(heads, lines) + _made_by()
+
+
+def table_of_targets(rows: list[dict[str, Any]]) -> str:
+    """How often the default, and pairs on others, do what was asked of them."""
+    heads = ["method", "log-loss within two standard errors of the soft logistic regression"]
+    heads += ["ECE-2 at most 20 % of the grouping error (1,000 rows or more, floor below 10 %)"]
+    lines = []
+    for method in list(METHODS)[:4]:
+        mine = [row for row in rows if row["method"] == method and "log_loss_gap" in row]
+        close = [
+            row["log_loss_gap"] <= 2 * row["log_loss_gap_standard_error"] + 1e-12 for row in mine
+        ]
+        asked = [
+            row["second_order_ece"] <= 0.2 * row["grouping_error"]
+            for row in mine
+            if row["rows"] >= 900 and row["second_order_ece_floor"] < 0.1 * row["grouping_error"]
+        ]
+        lines.append([method, f"{sum(close)} of {len(close)}", f"{sum(asked)} of {len(asked)}"])
+    return pages.table(heads, lines, num_left=1) + _made_by()
+
+
+def table_of_times() -> str:
+    """Seconds of a fit beside those of a plain MLP."""
+    record = json.loads((RESULTS.parent / "classifier-fit.json").read_text())
+    lines = [
+        [
+            f"{row['rows']:,}",
+            f"{row['pair_classifier']:.1f}",
+            f"{row['mlp_classifier']:.1f}",
+            f"{row['ratio']:.1f}",
+        ]
+        for row in record["rows"]
+    ]
+    heads = ["rows", "PairClassifier", "MLPClassifier", "ratio"]
+    return pages.table(heads, lines, num_left=0) + _made_by(record["command"])
+
+
+def _made_by(command: str = COMMAND) -> str:
+    return f"\n\nMeasured by `{command}`."
+
+
+def measured() -> list[dict[str, Any]]:
+    """Every cell that was measured."""
+    return json.loads(RESULTS.read_text())["rows"]
+
+
+PAGE = "classifiers.md"
+TABLES = {
+    "targets": lambda: table_of_targets(measured()),
+    "all": lambda: table_of_all(measured()),
+    "time": table_of_times,
+}
+
+
+def main() -> None:
+    """Measure, collect, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--most-rows", type=int, default=0)
+    arguments = parser.parse_args()
+    if arguments.data_dir is not None:
+        sys.path.insert(0, str(ROOT / "examples"))
+        run(arguments.data_dir, arguments.minutes, arguments.most_rows)
+        collect(arguments.data_dir)
+    (pages.DOCS / PAGE).write_text(pages.filled(PAGE, TABLES))
+
+
+if __name__ == "__main__":
+    main()

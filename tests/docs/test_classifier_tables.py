@@ -1,0 +1,39 @@
+"""The tables on classifiers: made from committed results, whole, and true to what the page says."""
+
+from __future__ import annotations
+
+import classifiers
+import numpy as np
+from classifier_sets import MADE, REAL, draw, load
+from pages import DOCS, filled
+
+ROWS = classifiers.measured()
+
+
+def test_the_page_holds_what_the_results_say():
+    assert filled(classifiers.PAGE, classifiers.TABLES) == (DOCS / classifiers.PAGE).read_text()
+
+
+def test_nothing_is_left_out():
+    cells = {(row["data"], row["size"], row["method"]) for row in ROWS}
+    assert len(cells) == len(ROWS)
+    for data in (*REAL, *MADE):
+        sizes = {size for name, size, _ in cells if name == data}
+        assert {200, 1000} <= sizes
+        for size in sizes:
+            assert {m for d, s, m in cells if (d, s) == (data, size)} == set(classifiers.METHODS)
+
+
+def test_the_default_is_never_worse_than_a_soft_logistic_regression_beyond_noise():
+    for row in ROWS:
+        if row["method"] == "PairClassifier":
+            assert row["log_loss_gap"] <= 2 * row["log_loss_gap_standard_error"], row
+
+
+def test_made_sets_are_the_same_every_time_and_split_without_overlap(tmp_path):
+    first, second = (load("moons", tmp_path, seed=0) for _ in range(2))
+    np.testing.assert_array_equal(first[0].features, second[0].features)
+    np.testing.assert_array_equal(first[1].counts, second[1].counts)
+    points = {row.tobytes() for row in first[0].features}
+    assert not any(row.tobytes() in points for row in first[1].features)
+    assert (draw(np.full((5, 2), 0.5), 3, np.random.default_rng(0)).sum(axis=1) == 3).all()
