@@ -259,7 +259,9 @@ def test_a_folder_of_another_kind_or_version_is_refused(tmp_path) -> None:
         with pytest.raises((ValueError, OSError), match=words):
             PairClassifier.load(folder)
     with replacing_folder(folder) as unfinished:
-        (unfinished / "classifier.json").write_text('{"format": 99}')
+        (unfinished / "classifier.json").write_text(
+            '{"kind": "secondguess classifier", "format": 99}'
+        )
         save_file({"nothing": torch.zeros(1)}, unfinished / "weights.safetensors")
     with pytest.raises(ValueError, match="has format 99"):
         PairClassifier.load(folder)
@@ -273,7 +275,7 @@ def test_a_save_that_is_cut_short_leaves_the_earlier_one(tmp_path, monkeypatch) 
     def cut_short(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(saving, "write_json", cut_short)  # after the weights were written
+    monkeypatch.setattr(saving, "write_document", cut_short)  # after the weights were written
     with pytest.raises(KeyboardInterrupt):
         second.save(tmp_path / "model")
     monkeypatch.undo()
