@@ -1,16 +1,18 @@
-"""Every command that writes, on a disk that is full or read-only: one message.
+"""Every command that writes, where it cannot: a full disk, one that is read-only, no permission.
 
-What was there is whole. The disks are real ones in memory, so the tests need the right to mount.
+It ends with one message, and what was there is whole. The disks are real ones in memory, so their
+tests need the right to mount.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +41,39 @@ def mount(*arguments: str) -> None:
         pytest.skip(f"cannot mount: {done.stderr.strip()}")
 
 
-@pytest.fixture(params=["full", "read-only"])
-def disk(request: pytest.FixtureRequest, inputs: Path) -> Iterator[Path]:
-    """A disk with a file and a model, on which no other finds room."""
+@contextmanager
+def obeying_modes() -> Iterator[None]:
+    """Root without the capabilities that let it write and read whatever the modes of files say."""
+    if os.geteuid() != 0:
+        yield
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    of_this_thread = (ctypes.c_uint32 * 2)(0x20080522, 0)  # the version of the call, and no pid
+    held = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable, twice 32 of each
+    assert libc.capget(of_this_thread, held) == 0
+    fewer = (ctypes.c_uint32 * 6)(*held)
+    fewer[0] &= ~(1 << 1 | 1 << 2)  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
+    assert libc.capset(of_this_thread, fewer) == 0
+    try:
+        yield
+    finally:
+        assert libc.capset(of_this_thread, held) == 0
+
+
+@pytest.fixture(params=["full", "read-only", "no permission"])
+def disk(request: pytest.FixtureRequest, inputs: Path, tmp_path: Path) -> Iterator[Path]:
+    """A place with a file and a model, where no other can be written."""
+    if request.param == "no permission":
+        (tmp_path / "earlier").write_bytes(EARLIER)
+        shutil.copytree(inputs / "tiny", tmp_path / "model")
+        closed = (tmp_path, tmp_path / "model")
+        for folder in closed:
+            folder.chmod(0o555)
+        with obeying_modes():
+            yield tmp_path
+        for folder in closed:
+            folder.chmod(0o755)
+        return
     if os.geteuid() != 0:
         pytest.skip("only root can mount a disk")
     folder = Path(tempfile.mkdtemp(prefix="disk-"))
@@ -154,7 +186,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_room_is_one_message_and_loses_nothing(name: str, inputs: Path, disk: Path):
+def test_nowhere_to_write_is_one_message_and_loses_nothing(name: str, inputs: Path, disk: Path):
     before = {path: path.read_bytes() for path in disk.rglob("*") if path.is_file()}
     result = COMMANDS[name](inputs, disk)
     assert result.exit_code == 2, (result.output, result.exception)
