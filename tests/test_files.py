@@ -336,3 +336,10 @@ def test_folders_of_others_that_look_unfinished_are_let_be(tmp_path: Path):
     write_text(tmp_path / "note.txt", "text")
     assert sorted(os.listdir(tmp_path)) == sorted([*names, "note.txt"])
     assert all((tmp_path / name / "out.txt.earlier").exists() for name in names)
+
+
+def test_whoever_may_read_one_file_of_a_folder_may_read_all(tmp_path: Path):
+    with replacing_folder(tmp_path / "model") as unfinished:
+        (unfinished / "weights").touch(0o600)
+    mode = (tmp_path / "model" / MANIFEST).stat().st_mode
+    assert (tmp_path / "model" / "weights").stat().st_mode == mode

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -58,6 +59,8 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         names = _names_in(unfinished)
         content = {name: _sha256(unfinished / name) for name in names}
         write_document(unfinished / MANIFEST, _KIND, _FORMAT, {"files": content})
+        for name in names:  # some libraries make files that only their owner may read
+            shutil.copymode(unfinished / MANIFEST, unfinished / name)
         for name in (*names, MANIFEST):
             flush(unfinished / name)
         for folder, _, _ in os.walk(unfinished):
