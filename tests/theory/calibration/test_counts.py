@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -84,6 +84,7 @@ def test_families_are_nested(family, prob, variance, radii):
     variance=st.sampled_from([-0.1, 0.0, 1e-5, 0.01, 0.2]),
     ends=st.tuples(st.floats(0, 1), st.floats(0, 1)),
 )
+@example(NestedFamily("beta", 0.0025), 0.939453125, 1e-5, (1.0, 0.6957063072126531))
 @settings(max_examples=300, deadline=None)
 def test_the_radius_is_the_least_that_holds_both_points(family, prob, variance, ends):
     p, v = np.array([prob]), np.array([variance])

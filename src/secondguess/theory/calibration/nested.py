@@ -21,6 +21,8 @@ FamilyKind = Literal["symmetric", "beta"]
 # A Beta law needs its mean strictly inside (0, 1) and its variance strictly inside (0, p (1 - p)).
 _MEAN_MARGIN = 1e-9
 _LEAST_SHARE, _LARGEST_SHARE = 1e-6, 0.999
+# Smaller tails have lost digits, and their quantiles with them.
+_LEAST_TAIL = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,10 @@ class NestedFamily:
         if self.kind == "symmetric":
             reach = radius * self._deviation(variance)
             return np.clip(probs - reach, 0, 1), np.clip(probs + reach, 0, 1)
-        shapes, tail, margin = beta_shapes(probs, variance), 2.0 ** -(radius + 1), self._margin
+        tail = 2.0 ** -(radius + 1)
+        if tail < _LEAST_TAIL:
+            return np.zeros_like(probs), np.ones_like(probs)
+        shapes, margin = beta_shapes(probs, variance), self._margin
         # The quantile of a tail that is next to nothing may fail; the end of the range holds it.
         lower = np.nan_to_num(special.betaincinv(*shapes, tail), nan=0.0) - margin
         upper = np.nan_to_num(special.betainccinv(*shapes, tail), nan=1.0) + margin
@@ -101,6 +106,7 @@ class NestedFamily:
             special.betaincc(*shapes, np.clip(upper - margin, 0, 1)),
             special.betainc(*shapes, np.clip(lower + margin, 0, 1)),
         )
+        tail[tail < _LEAST_TAIL] = 0.0
         with np.errstate(divide="ignore"):
             return np.maximum(-1.0 - np.log2(tail), 0.0)
 
