@@ -94,7 +94,9 @@ def pair_model(
 ) -> PairLanguageModel:
     network = network_of(family).to(dtype)
     config = PairFormat(response_length=response_length, layout=layout, separator=separator)
-    formatter = PairFormatter(word_tokenizer(WORDS), config, context_length=context_length(network))
+    formatter = PairFormatter(
+        word_tokenizer(WORDS), config, context_length=context_length(network.config)
+    )
     return PairLanguageModel(network, formatter)
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from language.models import FAMILIES, WORDS, network_of, ragged_texts
 from safetensors.torch import load_file, save_file
-from transformers import Trainer, TrainingArguments
+from transformers import PreTrainedConfig, Trainer, TrainingArguments
 
 from secondguess.language import shared_prompts
 from secondguess.language.collating import PairCollator
@@ -47,7 +47,9 @@ def cheating_rows(count: int, seed: int = 0) -> list[dict[str, Any]]:
 
 def formatter_of(network: Any, layout: Layout = "positions") -> PairFormatter:
     config = PairFormat(response_length=4, layout=layout)
-    return PairFormatter(word_tokenizer(WORDS), config, context_length=context_length(network))
+    return PairFormatter(
+        word_tokenizer(WORDS), config, context_length=context_length(network.config)
+    )
 
 
 class _InOrder(Trainer):
@@ -323,7 +325,7 @@ def test_smollm2_is_fine_tuned_saved_and_scores_the_same(
     network, tokenizer = load_network(weights)
     assert network.num_parameters() > 130e6
     formatter = PairFormatter(
-        tokenizer, PairFormat(response_length=12), context_length=context_length(network)
+        tokenizer, PairFormat(response_length=12), context_length=context_length(network.config)
     )
     question = "Name one of the two colours of a zebra."
     rows = [
@@ -356,3 +358,11 @@ def test_smollm2_is_fine_tuned_saved_and_scores_the_same(
             f"(4 pairs, {torch.get_num_threads()} threads), peak memory {gigabytes:.1f} GB, "
             f"loss {history.losses[0]:.1f} to {history.losses[-1]:.1f} nats per pair"
         )
+
+
+def test_a_context_that_is_no_number_is_refused():
+    assert context_length(PreTrainedConfig()) is None
+    assert context_length(PreTrainedConfig.from_dict({"max_position_embeddings": 8})) == 8
+    for length in ({}, "512", 0, True):
+        with pytest.raises(ValueError, match="max_position_embeddings of the model is"):
+            context_length(PreTrainedConfig.from_dict({"max_position_embeddings": length}))

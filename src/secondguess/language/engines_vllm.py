@@ -30,6 +30,7 @@ from secondguess.language.engines import Draw, EngineError, Question
 from secondguess.language.formatting import PairFormat, PairFormatter
 from secondguess.language.generation import Sampling
 from secondguess.language.meanings import DrawnPairs, ScoredMeaning, TokenScores, judge_pairs
+from secondguess.language.model import context_length
 from secondguess.language.recalibration import SequenceRecalibration, wordings_only
 from secondguess.language.scoring import ScoredResponse, Tokens, chunks
 
@@ -79,9 +80,8 @@ class VllmEngine:
         settings = PairFormat.load(folder)
         _check_layout(settings)
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        length = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        formatter = PairFormatter(tokenizer, settings, context_length=length)
+        formatter = PairFormatter(tokenizer, settings, context_length=context_length(config))
         engine = cls(address, formatter, batch_size=batch_size)
         engine._recalibration = SequenceRecalibration.load(folder)
         engine._digest = manifest_digest(Path(folder))

@@ -163,7 +163,7 @@ def fit(
         tell: called with a line about the rows before the training starts.
     """
     network, tokenizer = model if isinstance(model, tuple) else load_network(model)
-    room = context_length(network)
+    room = context_length(network.config)
     survey = Survey(
         tokenizer,
         context_length=min(filter(None, (room, max_length)), default=None),

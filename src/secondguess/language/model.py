@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from secondguess._files import MANIFEST, check_manifest, replacing_folder
 from secondguess.language.adapters import SavedAdapter, has_adapter, load_merged
@@ -41,7 +47,7 @@ class PairLanguageModel:
     >>> network = SinusoidalTransformerForCausalLM(config)
     >>> formatter = PairFormatter(
     ...     word_tokenizer(["flip", "heads", "tails"]), PairFormat(response_length=2),
-    ...     context_length=context_length(network),
+    ...     context_length=context_length(network.config),
     ... )
     >>> PairLanguageModel(network, formatter).formatter.max_prompt_length
     12
@@ -137,7 +143,7 @@ class PairLanguageModel:
                 tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         else:
             network, tokenizer = load_network(source, dtype=dtype)
-        formatter = PairFormatter(tokenizer, config, context_length=context_length(network))
+        formatter = PairFormatter(tokenizer, config, context_length=context_length(network.config))
         network = network.to(device).eval()  # pyright: ignore[reportArgumentType]
         return cls(network, formatter, adapter, SequenceRecalibration.load(source))
 
@@ -244,7 +250,11 @@ def check_network(network: PreTrainedModel) -> None:
         )
 
 
-def context_length(network: PreTrainedModel) -> int | None:
-    """How many positions the model has, or None if it states no limit."""
-    config = network.config.get_text_config(decoder=True)
-    return getattr(config, "max_position_embeddings", None)
+def context_length(config: PreTrainedConfig) -> int | None:
+    """How many positions a model has, or None if it states no limit."""
+    length = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    if length is not None and (type(length) is not int or length < 1):
+        raise ValueError(
+            f"max_position_embeddings of the model is {length!r}; expected a whole number above 0."
+        )
+    return length
