@@ -137,6 +137,11 @@ def test_theorem_4_5_is_tight_in_the_two_point_world():
         assert made_up == pytest.approx(bound, abs=TOLERANCE)
 
 
+def test_the_marginal_of_a_joint_is_a_probability():
+    above_one = 1 + np.finfo(float).eps
+    assert (sg.joint_marginal([[above_one, 0], [0, 0]]) == [1, 0]).all()
+
+
 @given(any_world, rates)
 def test_proposition_d_1_lower_bound(world: World, miss_rate: float):
     joint = world.calibrated_joint()

@@ -28,7 +28,8 @@ def joint_marginal(joint: ArrayLike) -> FloatArray:
     Returns:
         `(..., K)`.
     """
-    return _as_joint(joint).sum(axis=-1)
+    # Rounding may leave a sum just above one, which no bound would take.
+    return np.minimum(_as_joint(joint).sum(axis=-1), 1.0)
 
 
 def pair_covariance(joint: ArrayLike) -> FloatArray:
