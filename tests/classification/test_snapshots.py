@@ -125,6 +125,8 @@ def test_the_loss_of_chunks_is_the_loss_of_all(monkeypatch):
     model = PairClassifier("counts", classes=[0, 1], loss="snapshot")
     model.fit(inputs, counts)
     rows = model._rows(inputs, counts)
-    whole = mean_loss(model.model_, *rows, snapshot=True)
+    whole = mean_loss(model.model_, rows.inputs, rows.data, snapshot=True)
     monkeypatch.setattr(predicting, "ROWS_AT_ONCE", 7)
-    assert mean_loss(model.model_, *rows, snapshot=True) == pytest.approx(whole, abs=1e-12)
+    assert mean_loss(model.model_, rows.inputs, rows.data, snapshot=True) == pytest.approx(
+        whole, abs=1e-12
+    )

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from secondguess import grouping_error, mean_variance, second_order_ece
+from secondguess.classification import stacked_fitting
 from secondguess.classification.estimators import PairClassifier
 from secondguess.classification.fit_warnings import PairFitWarning, warn_of_training
 from secondguess.classification.heads import head_name
@@ -103,6 +104,19 @@ def test_validation_rows_and_groups_decide_where_given(tmp_path) -> None:
     grouped.fit(X, counts, groups=np.arange(800) // 2)
     with pytest.raises(ValueError, match=r"groups has shape \(3,\)"):
         grouped.fit(X, counts, groups=[1, 2, 3])
+
+
+def test_groups_stay_together_where_a_share_of_the_rows_decides(monkeypatch) -> None:
+    # As in test_protocol.py: copies that agree on a label which the features do not show. With
+    # copies in other folds the weakest penalty seems best, and the log-odds of new rows are wild.
+    rng = np.random.default_rng(0)
+    X, labels = rng.normal(size=(60, 80)), rng.integers(2, size=60)
+    new, groups = rng.normal(size=(500, 80)), np.repeat(np.arange(60), 5)
+    copies, Y = X[groups], np.stack([labels[groups]] * 3, axis=1)
+    monkeypatch.setattr(stacked_fitting, "MOST_CROSS_FITTED", 100)
+    monkeypatch.setattr(stacked_fitting, "MOST_HELD_OUT", 100)
+    model = PairClassifier("responses", backbone="linear").fit(copies, Y, groups=groups)
+    assert np.abs(model.predict_proba(new) - 0.5).mean() < 0.1
 
 
 @pytest.mark.parametrize("backbone", ["auto", "linear"])

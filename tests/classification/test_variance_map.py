@@ -12,6 +12,7 @@ from secondguess.classification.mixture_joint import MixtureJoint
 from secondguess.classification.pairs import PairData
 from secondguess.classification.table_joint import TableJoint
 from secondguess.classification.variance_map import VarianceMap, fit_variance_map
+from secondguess.theory.records import Prediction
 
 
 def _mixture(num_rows: int = 6, seed: int = 0) -> MixtureJoint:
@@ -110,6 +111,22 @@ def test_a_calibrated_model_is_hardly_moved() -> None:
     v, joint, data = _world(10_000, 3, rng, lambda v: v)
     found = fit_variance_map(joint.prediction(), data, rng=rng)
     assert abs(found.of(2 * v).mean() / (2 * v).mean() - 1) < 0.1
+
+
+def test_copies_do_not_choose_a_map_that_fits_their_noise() -> None:
+    # Sixty items, twenty copies of each: in other folds, copies confirm whatever was fitted.
+    rng = np.random.default_rng(0)
+    _, joint, data = _world(60, 2, rng, lambda v: v)
+    prediction, rows = joint.prediction(), np.repeat(np.arange(60), 20)
+    copies = Prediction(prediction.probs[rows], prediction.variance[rows])
+
+    def kind(groups: np.ndarray | None) -> str:
+        rng = np.random.default_rng(0)
+        return fit_variance_map(copies, data[rows], rng=rng, groups=groups).kind
+
+    assert kind(None) == "isotonic"
+    assert kind(rows) == "identity"
+    assert kind(rows // 10) == "identity"  # six groups are too few to leave some out
 
 
 def test_few_rows_get_one_factor_or_nothing() -> None:

@@ -191,16 +191,17 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         check_loss(self.loss)
         self._check_backbone()
         data = self._targets_to_fit(y, self.classes)
-        rows = Rows(self._inputs(X, fitting=True), data)
+        keys = None if groups is None else np.asarray(groups)
+        rows = Rows(self._inputs(X, fitting=True), data, keys)
         check_consistent_length(rows.inputs, rows.data)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held_out = None if validation is None else self._rows(*validation)
         settings = self._settings(len(rows.data), seed)
         if self.backbone in ("auto", "linear"):
-            fitted = fit_stacked(rows, settings, validation=held_out, groups=groups)
+            fitted = fit_stacked(rows, settings, validation=held_out)
         else:
             own = self.backbone if isinstance(self.backbone, nn.Module) else None
-            fitted = fit_network(rows, settings, backbone=own, validation=held_out, groups=groups)
+            fitted = fit_network(rows, settings, backbone=own, validation=held_out)
         self.model_, self.history_ = fitted.model, fitted.history
         self.recalibration_ = fitted.recalibration
         if not isinstance(self.backbone, nn.Module):
@@ -211,7 +212,9 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             found, data = fitted.held_out, fitted.held_out_data
             if self.recalibrate is True:
                 rng = np.random.default_rng(seed)
-                self.variance_map_ = fit_variance_map(found, data, rng=rng)
+                self.variance_map_ = fit_variance_map(
+                    found, data, rng=rng, groups=fitted.held_out_groups
+                )
             warn_of_recalibration(found, data, self.variance_map_, fitted.raw_variance)
         self._forget_calibration()
         return self

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from torch import Tensor
 
-from secondguess._arrays import FloatArray
+from secondguess._arrays import FloatArray, IntArray
 from secondguess.classification.batches import annotation_batches, pair_batches
 from secondguess.classification.defaults import NetworkSettings
 from secondguess.classification.heads import HeadName, PairModel
@@ -40,14 +40,22 @@ def check_loss(loss: str) -> None:
 
 
 class Rows(NamedTuple):
-    """Inputs `(n, ...)` and the responses to them."""
+    """Inputs `(n, ...)` and the responses to them.
+
+    Attributes:
+        inputs: as the backbone wants them.
+        data: the responses.
+        groups: `(n,)` labels of rows that no split may tear apart, or None where all may.
+    """
 
     inputs: Tensor
     data: PairData
+    groups: NDArray[Any] | None = None
 
-    def take(self, rows: np.ndarray) -> Rows:
+    def take(self, rows: IntArray) -> Rows:
         """Some of the rows."""
-        return Rows(self.inputs[rows], self.data[rows])
+        groups = None if self.groups is None else self.groups[rows]
+        return Rows(self.inputs[rows], self.data[rows], groups)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,21 +95,21 @@ class FittedModel(NamedTuple):
         history: of its training.
         held_out: predictions before the variance is mapped; None where no rows were held out.
         held_out_data: the responses to the same rows.
+        held_out_groups: their groups, where there are any.
         raw_variance: `(n, K)`, before any recalibration, where that is not in `held_out`.
         recalibration: what was done to the joints of `held_out`, and is to be done to others.
     """
 
     model: PairModel
     history: TrainingHistory
-    held_out: Prediction | None
-    held_out_data: PairData | None
+    held_out: Prediction | None = None
+    held_out_data: PairData | None = None
+    held_out_groups: NDArray[Any] | None = None
     raw_variance: FloatArray | None = None
     recalibration: PairRecalibration = PairRecalibration()
 
 
-def hold_out(
-    rows: Rows, fraction: float, *, seed: int, groups: ArrayLike | None = None
-) -> tuple[Rows, Rows | None]:
+def hold_out(rows: Rows, fraction: float, *, seed: int) -> tuple[Rows, Rows | None]:
     """Rows to train on, and a random share of the rows (or groups) to validate on.
 
     >>> import torch
@@ -114,7 +122,7 @@ def hold_out(
     if fraction * len(rows.data) < MIN_VALIDATION_ROWS:
         return rows, None
     rng = np.random.default_rng(seed)
-    kept, held = split_rows(len(rows.data), [1 - fraction, fraction], rng=rng, groups=groups)
+    kept, held = split_rows(len(rows.data), [1 - fraction, fraction], rng=rng, groups=rows.groups)
     return rows.take(kept), rows.take(held)
 
 
@@ -158,7 +166,7 @@ def train_pair_model(
     batches = pair_batches if loss == "pair" else annotation_batches
     if loss == "pair":  # a single response has no pair to draw
         rows = rows.take(np.flatnonzero(rows.data.has_pair))
-    inputs, data = rows
+    inputs, data = rows.inputs, rows.data
     snapshot = loss == "snapshot"
     weight = next(model.head.parameters())
     inputs = inputs.to(weight.dtype) if inputs.is_floating_point() else inputs

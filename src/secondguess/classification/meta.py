@@ -140,7 +140,7 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         folds = folds_of(len(data), self.num_folds, rng=rng, groups=groups)
         self.fitted_ = self._fitted_clone(inputs, data, rng)
         if self.recalibrate and folds.max() > 0:
-            self._recalibrate(inputs, data, folds, rng)
+            self._recalibrate(inputs, data, folds, groups, rng)
         self._forget_calibration()
         return self
 
@@ -162,7 +162,12 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         return TableJoint(torch.cat([joint.log_table for _, joint in self.joints(X)]))
 
     def _recalibrate(
-        self, inputs: Any, data: PairData, folds: IntArray, rng: np.random.Generator
+        self,
+        inputs: Any,
+        data: PairData,
+        folds: IntArray,
+        groups: ArrayLike | None,
+        rng: np.random.Generator,
     ) -> None:
         """Learn from clones that did not see a row how the estimator is off."""
         num_rows, num_classes = len(data), len(self.classes_)
@@ -177,7 +182,7 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         joint = _joint(valid_joints(*smoothed(marginal, conditional, self.smoothing_)))
         self.recalibration_ = fit_recalibration(joint, data)
         prediction = self.recalibration_(joint).prediction()
-        self.variance_map_ = fit_variance_map(prediction, data, rng=rng)
+        self.variance_map_ = fit_variance_map(prediction, data, rng=rng, groups=groups)
         raw = joint.prediction().variance
         warn_of_recalibration(prediction, data, self.variance_map_, raw)
 

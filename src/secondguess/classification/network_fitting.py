@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 
 import torch
-from numpy.typing import ArrayLike
 from torch import nn
 
 from secondguess.classification.defaults import NetworkSettings
@@ -75,7 +74,6 @@ def fit_network(
     *,
     backbone: nn.Module | None = None,
     validation: Rows | None = None,
-    groups: ArrayLike | None = None,
 ) -> FittedModel:
     """Train a network alone, and recalibrate it on the rows that were held out.
 
@@ -84,13 +82,10 @@ def fit_network(
         settings: what to fit; with a `network`.
         backbone: a module from inputs to features, which is copied; None for the residual MLP.
         validation: rows to hold out, instead of a share of the others.
-        groups: `(n,)` labels of rows that are held out together.
     """
     assert settings.network is not None
     if validation is None:
-        rows, validation = hold_out(
-            rows, settings.validation_fraction, seed=settings.seed, groups=groups
-        )
+        rows, validation = hold_out(rows, settings.validation_fraction, seed=settings.seed)
     generator = torch.Generator().manual_seed(settings.seed)
     if backbone is None:
         body = residual_backbone(rows.inputs.shape[1], settings.network, generator)
@@ -108,7 +103,7 @@ def fit_network(
     history = train_network(model, rows, settings, validation=validation)
     warn_of_training(history)
     if validation is None:
-        return FittedModel(model, history, None, None)
+        return FittedModel(model, history)
     joint = joint_of(model, validation.inputs).double()
     recalibration = PairRecalibration()
     if settings.recalibrate:
@@ -120,6 +115,7 @@ def fit_network(
         history,
         recalibration(joint).prediction(),
         validation.data,
+        validation.groups,
         joint.prediction().variance,
         recalibration,
     )

@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 
 from secondguess._arrays import FloatArray, IntArray
 from secondguess.classification.fitting import (
@@ -52,11 +51,7 @@ _NO_HISTORY = TrainingHistory(np.empty(0), np.empty(0, dtype=np.int64), np.empty
 
 
 def fit_stacked(
-    rows: Rows,
-    settings: FitSettings,
-    *,
-    validation: Rows | None = None,
-    groups: ArrayLike | None = None,
+    rows: Rows, settings: FitSettings, *, validation: Rows | None = None
 ) -> FittedModel:
     """Fit the regression, the head and, where held-out likelihood says so, the network.
 
@@ -64,21 +59,19 @@ def fit_stacked(
         rows: standardised inputs `(n, d)` and their responses.
         settings: what to fit.
         validation: rows that decide, instead of cross-fitting.
-        groups: `(n,)` labels of rows that are held out together.
     """
     seed = settings.seed
     if validation is None and len(rows.data) > MOST_CROSS_FITTED:
         fraction = min(0.1, MOST_HELD_OUT / len(rows.data))
-        rows, validation = hold_out(rows, fraction, seed=seed, groups=groups)
-        groups = None  # only the log-odds are cross-fitted from here on
+        rows, validation = hold_out(rows, fraction, seed=seed)
     rng = np.random.default_rng(seed)
     many = len(rows.data) <= SEARCH_ON_ALL
-    small_folds = folds_of(
-        len(rows.data), NUM_LOGIT_FOLDS if many else NUM_SEARCH_FOLDS, rng=rng, groups=groups
-    )
+    num_folds = NUM_LOGIT_FOLDS if many else NUM_SEARCH_FOLDS
+    small_folds = folds_of(len(rows.data), num_folds, rng=rng, groups=rows.groups)
     folds = small_folds % NUM_SEARCH_FOLDS
     base = _cross_fit(rows, small_folds)
-    with_logits = Rows(torch.cat([rows.inputs, torch.from_numpy(base.logits)], 1), rows.data)
+    inputs = torch.cat([rows.inputs, torch.from_numpy(base.logits)], 1)
+    with_logits = rows._replace(inputs=inputs)
     if validation is not None:
         return _fit_on_split(base, with_logits, validation, settings)
     return _fit_in_folds(base, with_logits, folds, settings)
@@ -95,7 +88,9 @@ def _fit_on_split(
         gain = _log_probs(network, validation) - _log_probs(model, validation)
         if _helps(gain):
             model, history = network, trained
-    return FittedModel(model, history, _predict(model, validation), validation.data)
+    return FittedModel(
+        model, history, _predict(model, validation), validation.data, validation.groups
+    )
 
 
 def _fit_in_folds(
@@ -104,7 +99,7 @@ def _fit_in_folds(
     parts = [(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in np.unique(folds)]
     if len(parts) < 2:
         model = _linear(base, rows, settings, _heads(rows, settings)[0])
-        return FittedModel(model, _NO_HISTORY, None, None)
+        return FittedModel(model, _NO_HISTORY)
     head, linear = _choose_head(base, rows, parts, settings)
     linear += [_linear(base, rows.take(t), settings, head) for t, _ in parts[len(linear) :]]
     models, steps = linear, 0
@@ -121,7 +116,7 @@ def _fit_in_folds(
     model, history = _linear(base, rows, settings, head), _NO_HISTORY
     if steps:
         model, history = _add_network(model, rows, settings, "all-rows", num_steps=steps)
-    return FittedModel(model, history, prediction, rows.data)
+    return FittedModel(model, history, prediction, rows.data, rows.groups)
 
 
 def _networks_in_folds(

@@ -18,11 +18,13 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 
 from secondguess._arrays import FloatArray
 from secondguess.classification.joint import PairJoint
 from secondguess.classification.pairs import PairData
+from secondguess.classification.splitting import folds_of
 from secondguess.theory.metrics import squared_error_estimate
 from secondguess.theory.records import Prediction
 
@@ -87,7 +89,11 @@ class VarianceMap:
 
 
 def fit_variance_map(
-    prediction: Prediction, data: PairData, *, rng: np.random.Generator
+    prediction: Prediction,
+    data: PairData,
+    *,
+    rng: np.random.Generator,
+    groups: ArrayLike | None = None,
 ) -> VarianceMap:
     """The map that predicts held-out squared errors best, as cross-validation sees it.
 
@@ -107,6 +113,7 @@ def fit_variance_map(
         prediction: of n rows that the model was not trained on, `(n, K)`.
         data: their responses; rows with a single one are not used.
         rng: decides the folds.
+        groups: `(n,)` labels; rows that share one are in the same fold.
     """
     paired = data.has_pair
     total = prediction.variance[paired].sum(axis=1)
@@ -116,7 +123,10 @@ def fit_variance_map(
     kinds: tuple[MapKind, ...] = ("identity", "scale", "power", "isotonic")
     if len(total) < MIN_CURVED_ROWS:
         kinds = kinds[:2]
-    folds = rng.permutation(len(total)) % NUM_FOLDS
+    keys = None if groups is None else np.asarray(groups)[paired]
+    folds = folds_of(len(total), NUM_FOLDS, rng=rng, groups=keys)
+    if folds.max() == 0:  # too few groups to see which map predicts others
+        return VarianceMap()
     losses = {kind: np.empty(len(total)) for kind in kinds}
     for fold in range(NUM_FOLDS):
         held = folds == fold
