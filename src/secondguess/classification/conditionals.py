@@ -18,9 +18,14 @@ from secondguess._arrays import FloatArray, IntArray
 from secondguess.classification.pairs import PairData
 
 MOST_DRAWS = 5
-"""Pairs, and single responses, that are drawn of each item at most."""
+"""Pairs, and single responses, that are drawn of each item at most.
+
+The time of a fit grows with them, while further responses to the same item say less and less about
+other items.
+"""
 
 SMOOTHINGS = (1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1)
+"""Shares of equal chances to choose from; the smallest only keeps logarithms finite."""
 
 
 def valid_joints(marginal: FloatArray, conditional: FloatArray) -> FloatArray:

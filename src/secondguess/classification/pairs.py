@@ -269,7 +269,8 @@ class PairData:
         return np.asarray(self.counts(), dtype=dtype)
 
     def __getitem__(self, rows: Any) -> PairData:
-        """Some of the rows, by a slice, an index array or a mask; `...` behind it is allowed."""
+        """Some of the rows, by a slice, an index array or a mask."""
+        # scikit-learn takes rows of whatever has a shape as [rows, ...].
         if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
             rows = rows[0]
         return replace(
