@@ -87,6 +87,7 @@ def test_marked_answers_choose_the_rate(folder: Path, tmp_path: Path) -> None:
         {"abstained": False, "gap": float(gap), "right": bool(rng.random() > 0.5 * gap**2), **how}
         for gap in gaps
     ] + [{"abstained": True, "gap": None, **how}] * 20
+    marked = [{"line": line, "input": {}, **row} for line, row in enumerate(marked, 1)]
     file = write_rows(tmp_path / "marked.jsonl", marked)
     source = write_rows(tmp_path / "in.jsonl", [{"prompt": word} for word in WORDS[:4]])
     command = ("answer", folder, source, "--labelled", file, "--max-error-rate", 0.15)

@@ -19,7 +19,8 @@ from secondguess.theory.calibration.means import mean_upper_bound
 from secondguess.theory.records import RestsOn
 
 _SELECTION_SHARE = 0.2
-_FEWEST_ROWS = 20
+FEWEST_ROWS = 20
+"""Fewer marked answers are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ def guaranteed_threshold(
     error is a valid test.
 
     Args:
-        scores: any numbers, higher for answers to be trusted more; `-inf` is allowed.
+        scores: any numbers, higher for answers to be trusted more; `-inf` where there is no answer,
+            whatever the threshold.
         wrong: 1 for a wrong answer, 0 for a right one, or an error in between.
         max_error_rate: the share of wrong answers among those given that is still good enough.
         failure_rate: how often, over sets of marked answers, the promise may not hold.
@@ -115,10 +117,10 @@ def guaranteed_threshold(
     fail_at("wrong", (errors < 0) | (errors > 1), errors, "an error between 0 and 1")
     check_rate("max_error_rate", max_error_rate)
     check_rate("failure_rate", failure_rate)
-    if scores.ndim != 1 or len(scores) < _FEWEST_ROWS:
+    if scores.ndim != 1 or len(scores) < FEWEST_ROWS:
         raise ValueError(
             f"scores has shape {scores.shape}; expected one score for each of at least "
-            f"{_FEWEST_ROWS} marked answers."
+            f"{FEWEST_ROWS} marked answers."
         )
     order = np.random.default_rng(seed).permutation(len(scores))
     chooses, tests = np.split(order, [math.ceil(_SELECTION_SHARE * len(scores))])
@@ -163,6 +165,10 @@ def _sequence(
         max_error_rate: as promised.
         failure_rate: as promised.
     """
+    answered = np.isfinite(scores)
+    scores, errors = scores[answered], errors[answered]
+    if not len(scores):
+        return scores
     order = np.argsort(-scores, kind="stable")
     values, counts = np.unique(-scores, return_counts=True)
     values, counts = -values, np.cumsum(counts)
