@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from experiments.bits_experiment import BITS, run_bits
 from experiments.toy_experiment import CRASH, THREADS, TOY, WAITING, WRONG
 from typer.testing import CliRunner
 
@@ -64,6 +66,35 @@ def test_every_process_has_one_thread_whatever_the_environment_says(tmp_path):
     for seed in (0, 1):
         found = json.loads((tmp_path / f"threads-{seed}.json").read_text())
         assert found == {"torch": 1, "variable": "1"}
+
+
+def test_a_seed_gives_the_same_bits_whatever_the_threads_and_whatever_else_runs(
+    monkeypatch, tmp_path
+):
+    """Alone with one thread, beside another with two, and in a process that uses two."""
+
+    def metrics_of(directory: Path) -> object:
+        return json.loads((directory / "result.json").read_text())["metrics"]
+
+    jobs = jobs_of("bits", BITS, preset="quick", out=tmp_path / "beside")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    beside, other = run_side_by_side(jobs, lambda *event: None, num_processes=2)
+    assert (beside.error, other.error) == (None, None)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    [alone] = run_side_by_side(
+        jobs_of("bits", BITS, preset="quick", out=tmp_path / "alone", num_seeds=1),
+        lambda *event: None,
+    )
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        here = run_bits(preset="quick", out=tmp_path / "here", seed=0)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(num_threads)
+    found = [metrics_of(each) for each in (*beside.directories, *alone.directories, here)]
+    assert found[0] == found[1] == found[2]
+    assert metrics_of(other.directories[0]) != found[0]
 
 
 def test_processes_overlap_up_to_the_number_asked_for(monkeypatch, tmp_path):
@@ -135,6 +166,7 @@ COMMAND = """
 import signal
 # Tests that run in the background of a script inherit that Ctrl-C is ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+from experiments.bits_experiment import BITS, run_bits
 from experiments.toy_experiment import TOY
 from secondguess.cli.app import app
 from secondguess.experiments.registry import EXPERIMENTS

@@ -39,9 +39,14 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    "BLIS_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "OMP_DYNAMIC": "false",
+    "MKL_DYNAMIC": "false",
     "TOKENIZERS_PARALLELISM": "false",
 }
-
+"""Variables that linear algebra libraries read when they are loaded, and never again."""
 
 _GRACE = 4.0
 """Seconds that a process has to save its work after its parent has died."""
@@ -313,11 +318,8 @@ def main() -> None:
 
 
 def _run_seeds(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
-    import torch
-
     from secondguess.experiments.runner import progress_told_to
 
-    torch.set_num_threads(1)
     for done, seed in enumerate(job.seeds):
 
         def told(part: str, share_done: float, done: int = done) -> None:

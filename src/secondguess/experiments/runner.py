@@ -11,6 +11,9 @@ A part (one method, one sweep value) is the unit that is kept: a run that was st
 parts, and a part that trains resumes from its own checkpoints. All files are written whole or not
 at all. The seconds of a part that was interrupted are those of all its attempts, but for attempts
 that were killed.
+
+A part is computed with one thread, wherever it runs: with more, sums are split another way, and a
+seed would give other bits on a machine with other cores or other work.
 """
 
 from __future__ import annotations
@@ -135,7 +138,7 @@ def run_experiment(
         if found is None:
             report(f"{experiment} seed {seed}: {part.name}")
             part_directory.mkdir(parents=True, exist_ok=True)
-            with _part_progress(part, effort_done, effort):
+            with _part_progress(part, effort_done, effort), one_thread():
                 found = _compute(part, part_directory, done)
             _write_part(part_directory, part, found)
         else:
@@ -214,6 +217,27 @@ def run_preset(
         describe=describe,
         out=out,
     )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, torch and the linear algebra of NumPy and SciPy use one thread.
+
+    >>> import torch
+    >>> with one_thread():
+    ...     torch.get_num_threads()
+    1
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    num_threads = torch.get_num_threads()
+    with threadpool_limits(1):
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(num_threads)
 
 
 @contextmanager
