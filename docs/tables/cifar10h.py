@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -33,74 +32,69 @@ def setting() -> str:
     run = result("cpu")
     minutes = sum(run["seconds"].values()) / 60
     machine = run["machine"]
-    variants = ", ".join(
-        f"{tables.TITLES[variant]} {max(len(row['kl']) for row in rows.values())}"
-        for variant, rows in run["metrics"].items()
-    )
     return (
         f"`secondguess reproduce cifar10h --preset {run['preset']}`, {minutes:.0f} minutes on the "
-        f"clock, tuning included, on {machine['processor']}. Seeds: {variants}."
+        f"clock, tuning included, on {machine['processor']}."
     )
 
 
 def finding() -> str:
-    """ECE-2 of every method in every variant, with its deviation over seeds and its floor."""
-    metrics = result("cpu")["metrics"]
+    """ECE-2 of every method in every variant, with its standard error over seeds and its floor."""
+    run = result("cpu")
+    metrics = run["metrics"]
+    seeds = {name: max(len(row["kl"]) for row in rows.values()) for name, rows in metrics.items()}
     rows = []
     for name in metrics["original"]:
         cells = []
         for found in (metrics[variant][name] for variant in tables.TITLES):
-            ece = found["second_order_ece"]
-            spread = f" ± {np.std(ece, ddof=1):.3f}" if len(ece) > 1 else ""
-            floor = np.mean(found["second_order_ece_floor"])
-            cells.append(f"{np.mean(ece):.3f}{spread} ({floor:.3f})")
-        rows.append([tables.row_title(name), *cells])
-    return pages.table(
-        ["ECE-2 (floor under Dirichlet truths)", *tables.TITLES.values()], rows, num_left=1
-    )
-
-
-def deviations() -> str:
-    """The largest standard deviation over seeds of any method, by measure."""
-    names = dict(
-        zip(tables.COLUMNS, ("ECE-2", "E[v]", "E[(p̂-p)²]", "ECE-1", "Acc", "KL"), strict=True)
-    )
-    metrics = result("cpu")["metrics"]
-    rows = []
-    for variant in ("original", "extra-scrambled"):
-        found = metrics[variant].values()
-        largest = (max(np.std(each[name], ddof=1) for each in found) for name in names)
-        rows.append([tables.TITLES[variant], *(f"{value:.3f}" for value in largest)])
-    return pages.table(["largest deviation", *names.values()], rows, num_left=1)
+            ece = tables.mean_and_error(found["second_order_ece"], 3)
+            cells.append(f"{ece} ({np.mean(found['second_order_ece_floor']):.3f})")
+        features = f"{run['preset']}, {run['config']['backbone']}"
+        rows.append([tables.row_title(name), features, *cells])
+    heads = [
+        f"{title}, {seeds[variant]} seed{'s' if seeds[variant] > 1 else ''}"
+        for variant, title in tables.TITLES.items()
+    ]
+    return pages.table(["method", "preset, features", *heads], rows)
 
 
 def naive() -> str:
-    """The best pair model minus the naive network, with its noise."""
+    """The judged pair models minus the naive network, with the noise of the difference."""
     rows = [
         [
+            tables.row_title(row),
             tables.TITLES[variant],
             {"accuracy": "accuracy, per cent", "kl": "KL"}[name],
-            *(f"{found[key]:.4f}" for key in ("mean", "standard_error", "standard_error_of_seeds")),
+            *(
+                "" if found[key] is None else f"{found[key]:+.4f}".replace("+", signed)
+                for key, signed in (
+                    ("mean", "+"),
+                    ("standard_error", ""),
+                    ("standard_error_of_seeds", ""),
+                )
+            ),
         ]
-        for variant, differences in result("cpu")["best_pair_model_minus_naive"].items()
+        for variant, by_row in result("cpu")["minus_naive"].items()
+        for row, differences in by_row.items()
         for name, found in differences.items()
     ]
-    heads = ["variant", "of", "difference", "standard error", "of the seeds alone"]
-    return pages.table(heads, rows, num_left=2)
+    heads = ["method", "variant", "of", "difference", "standard error", "of the seeds alone"]
+    return pages.table(heads, rows, num_left=3)
 
 
 def claims() -> str:
-    """Every claim once, by variant, with what the paper has."""
-    runs = []
+    """Every claim once, by variant, with what the paper has there."""
+    found: dict[str, dict[str, str]] = {}
     for claim in result("cpu")["claims"]:
-        variant, _, rest = claim["name"].partition(": ")
-        runs.append(
-            {
-                "variant": variant,
-                "claims": [{**claim, "name": f"{rest} [the paper: {claim['paper']}]"}],
-            }
-        )
-    return pages.claims(runs, itemgetter("variant"))
+        variant, _, name = claim["name"].partition(": ")
+        verdict = "yes" if claim["holds"] else "**no**"
+        cell = f"{verdict}: {claim['value']:.3g} ({claim['bound']:.3g}) [{claim['paper']}]"
+        found.setdefault(name, {})[variant] = cell
+    rows = [
+        [name, *(cells.get(title, "") for title in tables.TITLES.values())]
+        for name, cells in sorted(found.items(), key=lambda item: "SNGP has" in item[0])
+    ]
+    return pages.table(["claim", *tables.TITLES.values()], rows, num_left=1)
 
 
 def cost() -> str:
@@ -131,7 +125,6 @@ TABLES = {
     "setting": setting,
     "finding": finding,
     "main": lambda: tables.main_table(result("cpu")["metrics"]),
-    "deviations": deviations,
     "extra": lambda: tables.extra_table(result("cpu")["metrics"]),
     "naive": naive,
     "claims": claims,

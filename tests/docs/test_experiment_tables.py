@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from types import ModuleType
 
 import pytest
@@ -29,3 +30,11 @@ def script(request: pytest.FixtureRequest) -> ModuleType:
 def test_the_page_holds_what_the_results_say(script: ModuleType) -> None:
     assert script.results()
     assert script.rendered() == (DOCS / script.PAGE).read_text()
+
+
+def test_kept_claims_are_those_of_today() -> None:
+    """Claims that were sharpened since a run are decided anew on what it kept."""
+    judge = importlib.import_module("judge")
+    for name in judge.RUNS:
+        run = json.loads((judge.KEPT / name).read_text())
+        assert judge.judged(run) == run["claims"]

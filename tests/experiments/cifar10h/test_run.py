@@ -107,10 +107,12 @@ def test_a_run_goes_from_images_to_tables(
             [one[row]["kl"], two[row]["kl"]], abs=1e-6
         )
     assert len(together["metrics"]["extra-classes"]["naive"]["kl"]) == 1
-    assert len(together["claims"]) == 6  # four for two seeds, two for one
+    # Of two methods each: five for two seeds, three for one.
+    assert len(together["claims"]) == 2 * (5 + 3)
+    assert set(together["minus_naive"]["original"]) == {"cheat", "cheat-recalibrated"}
     described = read_run(summaries[1])
     assert described.problems == ()
-    assert described.num_claims == 6
+    assert described.num_claims == 16
     assert [picture.figure.file for picture in described.pictures] == ["calibration-errors.png"]
     # Main table, deviations of the original, extra variants, floors.
     assert tables(together["metrics"]).count("| Naive NN |") == 4

@@ -1,7 +1,8 @@
 """The tables of section 5.1 and appendix F.2.3 in Markdown, the paper's numbers beside ours.
 
-A cell is `ours (the paper's)`; the lowest ECE-2 of a variant is bold. Rows are those of a summary
-(`summary.py`); nothing is computed but means and standard deviations over seeds.
+A cell is `ours (the paper's)`; ours is the mean over seeds ± its standard error where there are
+several. The lowest ECE-2 of a variant is bold. Rows are those of a summary (`summary.py`); nothing
+is computed but means, standard errors and, for table 3, standard deviations over seeds.
 
 Columns: ECE-2, mean variance, grouping error, ECE-1, accuracy in per cent, KL. Everything but the
 last two is summed over classes. The paper's numbers are those of its tables 1, 3 and 4; where an
@@ -125,8 +126,8 @@ def main_table(rows: Rows) -> str:
     """Table 1: means on the original data, and on that with extra classes and scrambled pixels.
 
     >>> row = {name: [0.1, 0.2] for name in COLUMNS}
-    >>> print(main_table({"original": {"naive": row}}).splitlines()[-1][:54])
-    | Naive NN | **0.150** (0.076) | 0.150 (0.142) | 0.150
+    >>> print(main_table({"original": {"naive": row}}).splitlines()[-1][:56])
+    | Naive NN | **0.150 ± 0.050** (0.076) | 0.150 ± 0.050 (
     """
     return _side_by_side(rows, [variant for variant in PAPER_DEVIATIONS if variant in rows])
 
@@ -186,6 +187,18 @@ def floor_table(rows: Rows) -> str:
     return _table(["Method", *headings], lines)
 
 
+def mean_and_error(values: Sequence[float], digits: int) -> str:
+    """A mean over seeds, ± its standard error where there are several.
+
+    >>> mean_and_error([0.1, 0.2], 3), mean_and_error([0.1], 3)
+    ('0.150 ± 0.050', '0.100')
+    """
+    mean = f"{np.mean(values):.{digits}f}"
+    if len(values) == 1:
+        return mean
+    return f"{mean} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"
+
+
 def row_title(name: str) -> str:
     """The title of a row.
 
@@ -226,7 +239,7 @@ def _side_by_side(rows: Rows, variants: Sequence[str]) -> str:
                 cells.append("")
                 continue
             digits = 1 if column == "accuracy" else 3
-            cell = _mean(metrics, column, digits)
+            cell = mean_and_error(metrics[column], digits)
             if column == "second_order_ece" and name == best[variant]:
                 cell = f"**{cell}**"
             published = PAPER_MEANS[variant].get(name, (None,) * 6)[COLUMNS.index(column)]
