@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from secondguess import Prediction
+from secondguess import Prediction, Triage, squared_error_estimate
 from secondguess.displays import (
     ConfidenceReliabilityDisplay,
     HallucinationCurveDisplay,
     ReliabilityDisplay,
     RiskCoverageDisplay,
+    TriageDisplay,
 )
 from secondguess.displays.look import house_look, new_figure, save
 
@@ -23,7 +24,7 @@ NUM_INPUTS = 20_000
 
 
 def draw(path: Path) -> None:
-    """The four displays, each with a method to compare."""
+    """The displays, each with a method to compare."""
     rng = np.random.default_rng(0)
     mean, spread = rng.beta(2, 2, NUM_INPUTS), rng.uniform(0.02, 0.5, NUM_INPUTS)
     # The true probability of a "yes" has this mean, and the variance spread * mean (1 - mean).
@@ -33,7 +34,8 @@ def draw(path: Path) -> None:
     counts = np.stack([5 - votes, votes], axis=1)
     calibrated = Prediction(mean, spread * mean * (1 - mean))
     too_sure = Prediction(mean, 0.3 * calibrated.variance)
-    wrong = np.where(mean > 0.5, counts[:, 0], counts[:, 1]) / 5
+    against = np.where(mean > 0.5, counts[:, 0], counts[:, 1]) > 2
+    errors = squared_error_estimate(mean, counts)
 
     confidence = rng.beta(0.6, 0.4, NUM_INPUTS)
     is_true = rng.random(NUM_INPUTS) < confidence
@@ -41,8 +43,8 @@ def draw(path: Path) -> None:
     rival = confidence * rng.uniform(0.2, 1, NUM_INPUTS)
 
     with house_look():
-        figure, axes = new_figure(2, 2, panel=(3.6, 2.8))
-        (variance, trust), (risk, made_up) = axes
+        figure, axes = new_figure(2, 3, panel=(3.4, 2.8))
+        (variance, trust, made_up), (majority, squared, items) = axes
         for name, prediction in (("calibrated", calibrated), ("too sure", too_sure)):
             ReliabilityDisplay.from_predictions(
                 prediction, counts, num_bins=10, name=f"a model that is {name}", ax=variance
@@ -53,10 +55,32 @@ def draw(path: Path) -> None:
             )
         top = np.maximum(mean, 1 - mean)
         for name, gap in (("variance", calibrated.variance), ("1 - probability", 1 - top)):
-            RiskCoverageDisplay.from_predictions(gap, wrong, name=f"by {name}", ax=risk)
+            for ax, losses, loss in (
+                (majority, against, "labels against the majority"),
+                (squared, errors, "squared error of probabilities"),
+            ):
+                RiskCoverageDisplay.from_predictions(
+                    gap, losses, name=f"by {name}", loss=loss, ax=ax
+                )
         for name, gap in (("|1 - C|", 1 - confidence), ("1 - probability", 1 - rival)):
             HallucinationCurveDisplay.from_predictions(gap, ~is_true, name=f"by {name}", ax=made_up)
+        TriageDisplay.from_predictions(triage(calibrated), name="items", ax=items)
         save(figure, path)
+
+
+def triage(prediction: Prediction) -> Triage:
+    """The first thousand items in two parts, if twice as little were known about each.
+
+    Both classes of a coin have the same variance.
+    """
+    mean, variance = prediction.probs[:1000], 4 * prediction.variance[:1000]
+    none = np.full(len(mean), np.nan)
+    return Triage(
+        disagreement=2 * mean * (1 - mean) - variance,
+        ignorance=variance,
+        disagreement_nats=none,
+        ignorance_nats=none,
+    )
 
 
 if __name__ == "__main__":

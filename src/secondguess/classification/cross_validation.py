@@ -14,6 +14,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from secondguess.classification.estimators import PairClassifier
 from secondguess.classification.meta import PairMetaClassifier
 from secondguess.classification.pairs import PairData
+from secondguess.classification.pipelines import last_step
 from secondguess.theory.records import Prediction
 
 
@@ -68,9 +69,7 @@ def cross_predict(
         fold.set_params(**{f"{prefix}classes": data.classes.tolist()})
         fit_params = {} if groups is None else {f"{prefix}groups": np.asarray(groups)[train]}
         fold.fit(_safe_indexing(X, train), data[train], **fit_params)
-        held_out: Any = _safe_indexing(X, test)
-        if prefix:
-            held_out, fold = fold[:-1].transform(held_out), fold[-1]
-        prediction = fold.predict_moments(held_out)
+        fitted = last_step(fold, _safe_indexing(X, test))
+        prediction = fitted.estimator.predict_moments(fitted.inputs)
         probs[test], variance[test] = prediction.probs, prediction.variance
     return Prediction(probs, variance)

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _num_samples
 
 from secondguess._arrays import FloatArray, IntArray, check_at_least
 from secondguess.classification.joint import PairJoint, TabularJoint
 from secondguess.classification.joint_predictions import JointPredictions
+from secondguess.classification.pipelines import last_step
 from secondguess.classification.predicting import read_joints
 
 
@@ -75,7 +77,7 @@ class Triage:
         return rows[np.argsort(-key[rows], kind="stable")][:num_rows]
 
 
-def triage(estimator: JointPredictions, X: Any) -> Triage:
+def triage(estimator: JointPredictions | Pipeline, X: Any) -> Triage:
     """Split the uncertainty about each row of X.
 
     >>> from secondguess import PairClassifier
@@ -89,10 +91,12 @@ def triage(estimator: JointPredictions, X: Any) -> Triage:
     (True, False)
 
     Args:
-        estimator: a fitted `PairClassifier` or `PairMetaClassifier`.
+        estimator: a fitted `PairClassifier` or `PairMetaClassifier`, or a pipeline that ends with
+            one.
         X: inputs.
     """
-    parts = read_joints(estimator.joints(X), _num_samples(X), _parts)
+    last, inputs = last_step(estimator, X)
+    parts = read_joints(last.joints(inputs), _num_samples(inputs), _parts)
     return Triage(
         disagreement=parts[:, 0],
         ignorance=parts[:, 1],

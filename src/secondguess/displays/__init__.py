@@ -7,10 +7,12 @@ Drawing needs matplotlib, importing does not. How the project's own figures look
 
 from secondguess.displays.curves import HallucinationCurveDisplay, RiskCoverageDisplay
 from secondguess.displays.reliability import ConfidenceReliabilityDisplay, ReliabilityDisplay
+from secondguess.displays.triage import TriageDisplay
 
 __all__ = [
     "ConfidenceReliabilityDisplay",
     "HallucinationCurveDisplay",
     "ReliabilityDisplay",
     "RiskCoverageDisplay",
+    "TriageDisplay",
 ]

@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike
 
 from secondguess._arrays import FloatArray
 from secondguess.classification.pairs import PairData
-from secondguess.displays.drawing import ask, draw_line, new_axes
+from secondguess.displays.drawing import Asked, ask, draw_line, new_axes
 from secondguess.theory.metrics import (
     HallucinationCurve,
     RiskCoverageCurve,
     hallucination_curve,
     risk_coverage_curve,
+    squared_error_estimate,
 )
 from secondguess.theory.records import SelfCheatScores
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 RankedBy = Literal["probability", "variance"]
+Loss = Literal["disagreement", "majority", "squared_error"]
 
 _MOST_POINTS = 1000
 """A thousand points of a curve look like a million."""
@@ -48,14 +50,20 @@ class RiskCoverageDisplay:
     >>> display.ax_.get_xlabel()
     'coverage'
 
+    Which ranking is best depends on the loss. Where a label should agree with the annotators or
+    with their majority, the largest probability ranks best: it also avoids what people disagree
+    on. Where the probabilities should be right, the epistemic variance does.
+
     Attributes:
         curve: what is drawn.
         name: in the legend; None for none.
+        loss: what the risk is a mean of, on the vertical axis.
         ax_, figure_, line_: what was drawn last, and where.
     """
 
     curve: RiskCoverageCurve
     name: str | None = None
+    loss: str = "risk"
     ax_: Axes = field(init=False, repr=False)
     figure_: Figure = field(init=False, repr=False)
     line_: Line2D = field(init=False, repr=False)
@@ -68,6 +76,7 @@ class RiskCoverageDisplay:
         *,
         rng: np.random.Generator | None = None,
         name: str | None = None,
+        loss: str = "risk",
         ax: Axes | None = None,
         **style: Any,
     ) -> Self:
@@ -78,11 +87,12 @@ class RiskCoverageDisplay:
             losses: `(n,)`, what each response costs.
             rng: puts responses of equal gap in random order; seeded with 0 by default.
             name: in the legend.
+            loss: what the losses are, for the vertical axis.
             ax: axes to draw on; new ones by default.
             style: passed to `Axes.plot`.
         """
         curve = risk_coverage_curve(gap, losses, rng=_generator(rng))
-        return cls(curve=curve, name=name).plot(ax=ax, **style)
+        return cls(curve=curve, name=name, loss=loss).plot(ax=ax, **style)
 
     @classmethod
     def from_estimator(
@@ -92,18 +102,24 @@ class RiskCoverageDisplay:
         y: ArrayLike | PairData,
         *,
         by: RankedBy = "probability",
+        loss: Loss = "disagreement",
         name: str | None = None,
         **options: Any,
     ) -> Self:
-        """Draw a fitted pair classifier; its loss is the share of annotators who chose otherwise.
+        """Draw a fitted pair classifier, by one of two rankings against one of three losses.
 
         Args:
             estimator: such as a `PairClassifier`.
             X: inputs that it was not trained on.
             y: `(n, num_classes)` counts, or a `PairData`.
-            by: `probability` gives the labels first that are most probable, which is best against
-                this loss: annotators disagree where people disagree. `variance` gives those first
-                whose epistemic variance, summed over classes, is small: what has been learned.
+            by: `probability` gives the labels first that are most probable. `variance` gives those
+                first whose epistemic variance, summed over classes, is small: what has been
+                learned.
+            loss: `disagreement` is the share of annotators who chose otherwise than the most
+                probable label, `majority` whether another label has more of them, and
+                `squared_error` how far the probabilities are off, summed over classes. That is
+                estimated without bias from two annotations per row or more, so that single rows
+                may be below zero.
             name: in the legend; that of the estimator's class by default.
             options: of `from_predictions`.
         """
@@ -115,15 +131,15 @@ class RiskCoverageDisplay:
                 gap = 1 - asked.of_called(asked.prediction.probs)
             case _:
                 raise ValueError(f"by is {by!r}; expected one of {', '.join(get_args(RankedBy))}.")
-        losses = 1 - asked.of_called(asked.counts) / asked.counts.sum(axis=1)
-        return cls.from_predictions(gap, losses, name=name or asked.name, **options)
+        losses, title = _losses(asked, loss)
+        return cls.from_predictions(gap, losses, name=name or asked.name, loss=title, **options)
 
     def plot(self, *, ax: Axes | None = None, name: str | None = None, **style: Any) -> Self:
         """Draw it again, on given axes or on new ones."""
         self.ax_, self.figure_, self.line_ = _draw_curve(
             self.curve.coverage, self.curve.risk, name or self.name, ax, style
         )
-        self.ax_.set(xlabel="coverage", ylabel="risk")
+        self.ax_.set(xlabel="coverage", ylabel=self.loss)
         return self
 
 
@@ -203,7 +219,7 @@ class HallucinationCurveDisplay:
             options: of `from_predictions`.
         """
         asked = ask(estimator, X, y, "predict_confidence")
-        gap = np.abs(1 - asked.of_called(estimator.predict_confidence(X)))
+        gap = np.abs(1 - asked.of_called(asked.estimator.predict_confidence(asked.inputs)))
         made_up = asked.of_called(asked.counts) == 0
         return cls.from_predictions(gap, made_up, name=name or asked.name, **options)
 
@@ -214,6 +230,22 @@ class HallucinationCurveDisplay:
         )
         self.ax_.set(xlabel="response rate", ylabel="hallucination rate")
         return self
+
+
+def _losses(asked: Asked, loss: Loss) -> tuple[FloatArray, str]:
+    """What each row costs, and what that is called."""
+    match loss:
+        case "disagreement":
+            said = asked.of_called(asked.counts) / asked.counts.sum(axis=1)
+            return 1 - said, "annotators who chose otherwise"
+        case "majority":
+            outnumbered = asked.of_called(asked.counts) < asked.counts.max(axis=1)
+            return outnumbered.astype(float), "labels against the majority"
+        case "squared_error":
+            errors = squared_error_estimate(asked.prediction, asked.counts)
+            return errors.sum(axis=1), "squared error of probabilities"
+        case _:
+            raise ValueError(f"loss is {loss!r}; expected one of {', '.join(get_args(Loss))}.")
 
 
 def _generator(rng: np.random.Generator | None) -> np.random.Generator:

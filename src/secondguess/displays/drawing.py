@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from secondguess._arrays import FloatArray, IntArray, as_counts
 from secondguess.classification.pairs import PairData
+from secondguess.classification.pipelines import last_step
 from secondguess.theory.records import Prediction
 
 if TYPE_CHECKING:
@@ -63,11 +64,15 @@ class Asked(NamedTuple):
     """What an estimator says of rows, and what their annotators said.
 
     Attributes:
+        estimator: the pair classifier itself, where it was the end of a pipeline.
+        inputs: as it takes them.
         prediction: `(n, num_classes)`.
         counts: `(n, num_classes)`, in the order of the estimator's classes.
         name: of the estimator, for the legend.
     """
 
+    estimator: Any
+    inputs: Any
     prediction: Prediction
     counts: IntArray
     name: str
@@ -86,19 +91,22 @@ def ask(estimator: Any, X: Any, y: ArrayLike | PairData, *methods: str) -> Asked
     """Predictions of a fitted pair classifier, beside its annotators' counts.
 
     Args:
-        estimator: has `classes_`, `predict_moments`, and the other methods named.
+        estimator: has `classes_`, `predict_moments`, and the other methods named; or a pipeline
+            that ends with such a one.
         X: inputs.
         y: `(n, num_classes)` counts, or a `PairData`.
         methods: further methods that the display will call.
     """
-    name = type(estimator).__name__
+    last, inputs = last_step(estimator, X)
+    name = type(last).__name__
     for method in ("predict_moments", *methods):
-        if not hasattr(estimator, method):
+        if not hasattr(last, method):
             raise TypeError(
                 f"{name} has no {method}; expected a pair classifier. With predictions of another "
                 f"kind, use from_predictions."
             )
-    return Asked(estimator.predict_moments(X), _counts(y, estimator.classes_), name)
+    counts = _counts(y, last.classes_)
+    return Asked(last, inputs, last.predict_moments(inputs), counts, name)
 
 
 def _counts(y: ArrayLike | PairData, classes: np.ndarray) -> IntArray:

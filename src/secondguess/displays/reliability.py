@@ -236,7 +236,7 @@ class ConfidenceReliabilityDisplay:
             options: of `from_predictions`.
         """
         asked = ask(estimator, X, y, "predict_confidence")
-        confidence = asked.of_called(estimator.predict_confidence(X))
+        confidence = asked.of_called(asked.estimator.predict_confidence(asked.inputs))
         is_true = asked.of_called(asked.counts) > 0
         return cls.from_predictions(confidence, is_true, name=name or asked.name, **options)
 
