@@ -73,14 +73,19 @@ def claims(runs: Iterable[dict[str, Any]], group: Callable[[dict[str, Any]], str
 def _claim_cell(claims: Sequence[dict[str, Any]]) -> str:
     if not claims:
         return ""
+    values, bounds = (_span([claim[key] for claim in claims]) for key in ("value", "bound"))
+    if needs := claims[0].get("needs"):
+        return f"needs {needs}: {values} ({bounds})"
     number = sum(claim["holds"] for claim in claims)
     verdict = {0: "**no**", len(claims): "yes"}.get(number, f"**in {number} of {len(claims)}**")
-    values, bounds = (_span([claim[key] for claim in claims]) for key in ("value", "bound"))
     return f"{verdict}: {values} ({bounds})"
 
 
-def _span(values: Sequence[float]) -> str:
-    ends = dict.fromkeys(f"{end:.3g}" for end in (min(values), max(values)))
+def _span(values: Sequence[float | None]) -> str:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
+        return "no number"
+    ends = dict.fromkeys(f"{end:.3g}" for end in (min(numbers), max(numbers)))
     return " to ".join(ends)
 
 

@@ -23,6 +23,16 @@ def test_each_claim_stands_once_with_what_all_runs_of_a_group_say() -> None:
     assert len(lines) == 4
 
 
+def test_what_needs_a_larger_preset_is_no_verdict_and_no_number_is_said() -> None:
+    judged = {"name": "a", "holds": False, "value": 0.5, "bound": 0.1}
+    runs = [
+        {"preset": "quick", "claims": [judged | {"needs": "cpu"}]},
+        {"preset": "cpu", "claims": [judged | {"value": None, "needs": ""}]},
+    ]
+    row = pages.claims(runs, lambda each: each["preset"]).splitlines()[2]
+    assert row == "| a | needs cpu: 0.5 (0.1) | **no**: no number (0.1) |"
+
+
 def test_a_mean_has_a_standard_error_where_there_are_several_values() -> None:
     assert pages.mean_and_error([0.25], "{:.1%}") == "25.0%"
     assert pages.mean_and_error([1, 3], "{:.1f}") == "2.0 ± 1.0"

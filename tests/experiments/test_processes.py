@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from experiments.bits_experiment import BITS, run_bits
-from experiments.toy_experiment import CRASH, THREADS, TOY, WAITING, WRONG
+from experiments.toy_experiment import CRASH, THREADS, TOY, UNMEASURED, WAITING, WRONG
 from typer.testing import CliRunner
 
 from secondguess.cli.app import app
@@ -152,6 +152,26 @@ def test_one_experiment_runs_the_seeds_that_were_asked_for(monkeypatch, tmp_path
     assert "FAILS  the seed is even: 3 (0)" in result.output
     assert "holds  the seed is even: 4 (0)" in result.output
     assert str(tmp_path / "toy" / "cpu" / "seed-4" / "result.json") in result.output
+
+
+def test_no_number_and_too_small_a_preset_are_told_for_what_they_are(monkeypatch, tmp_path):
+    use(monkeypatch, {"frozen-lake": UNMEASURED, "cifar10h": CRASH})
+    arguments = ["--preset", "quick", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, ["reproduce", *arguments])
+    assert result.exit_code == 0, result.output
+    before, after = result.output.split("frozen-lake: 0 of 1 claims hold; 1 needs cpu")
+    announced = "claims 'large: ...' need --preset cpu and are not judged: it is small."
+    assert announced in " ".join(before.split())
+    assert "does not hold: error of no answer: no number (0.1)" in after
+    assert "large" not in after
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<strong>0</strong> of 1 checks hold; 1 more need a larger preset" in page
+    assert "needs cpu" in page
+
+    result = CliRunner().invoke(app, ["reproduce", "frozen-lake", *arguments])
+    assert result.exit_code == 0, result.output
+    assert "FAILS  error of no answer: no number (0.1)" in result.output
+    assert "       large: size: 1 (2, needs cpu)" in result.output
 
 
 def test_a_mistake_in_the_options_is_told_without_a_traceback(monkeypatch, tmp_path):

@@ -58,7 +58,15 @@ def test_results_have_the_shared_layout(tmp_path: Path) -> None:
     assert directory == tmp_path / "world" / "tiny" / "seed-7"
     result = json.loads((directory / "result.json").read_text())
     assert result["metrics"]["three"] == {"before": ["one", "two"]}
-    assert result["claims"] == [{"name": "all", "holds": True, "value": 3, "bound": 3, "paper": ""}]
+    [claim] = result["claims"]
+    assert claim == {
+        "name": "all",
+        "holds": True,
+        "value": 3,
+        "bound": 3,
+        "paper": "",
+        "needs": "",
+    }
     assert {"experiment", "preset", "seed", "config", "versions", "machine", "seconds"} <= set(
         result
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from secondguess.experiments.registry import Experiment
+from secondguess.experiments.registry import Experiment, Needs
 from secondguess.experiments.runner import Claim, Part, PartResult, run_experiment
 from secondguess.training.loop import TrainingConfig, train
 
@@ -49,6 +49,24 @@ def run_wrong(*, preset: str, out: Path, seed: int) -> Path:
     raise ValueError("methods has 'magic'; expected some of none.")
 
 
+def run_unmeasured(*, preset: str, out: Path, seed: int) -> Path:
+    """One seed that has nothing to say about one claim, and is too small for another."""
+    return run_experiment(
+        experiment="unmeasured",
+        preset=preset,
+        seed=seed,
+        config={},
+        parts=[Part(name="nothing", config={}, compute=lambda directory, done: PartResult())],
+        claims=lambda done: [
+            Claim.at_most("error of no answer", float("nan"), 0.1),
+            Claim.at_least("large: size", 1.0, 2.0),
+        ],
+        draw=lambda done, directory: None,
+        needs=UNMEASURED.needs["quick"],
+        out=out,
+    )
+
+
 def run_threads(*, preset: str, out: Path, seed: int) -> Path:
     """One seed whose result is the number of threads that torch uses."""
     out.mkdir(exist_ok=True)
@@ -70,6 +88,11 @@ def run_waiting(*, preset: str, out: Path, seed: int) -> Path:
 TOY = Experiment(run=run_toy, num_seeds={"quick": 2, "cpu": 2}, independent_seeds=False)
 CRASH = Experiment(run=run_crash, num_seeds={"quick": 1})
 WRONG = Experiment(run=run_wrong, num_seeds={"quick": 1})
+UNMEASURED = Experiment(
+    run=run_unmeasured,
+    num_seeds={"quick": 1},
+    needs={"quick": Needs(claims=("large: ",), preset="cpu", why="it is small")},
+)
 THREADS = Experiment(run=run_threads, num_seeds={"quick": 2})
 WAITING = Experiment(run=run_waiting, num_seeds={"quick": 3})
 

@@ -47,6 +47,7 @@ def full_section(text: str = "some text") -> Section:
         title=text,
         paper_section="4.2",
         claim=text,
+        finding=text,
         notes=(text,),
         tables=(Table(title=text, columns=(text, "ours"), rows=((text, text),), note=text),),
         answers=(
@@ -113,6 +114,7 @@ def write_run(
     claims = [
         Claim(name=text, holds=True, value=0.0127, bound=0.02, paper=text),
         Claim(name=text, holds=False, value=2.0, bound=1.0),
+        Claim(name=text, holds=False, value=3.0, bound=1.0, needs="cpu"),
     ]
     result = {
         "experiment": experiment,

@@ -147,6 +147,19 @@ def test_further_seeds_are_folded_below_the_first(tmp_path: Path) -> None:
     assert "".join(found.text).count("Section 4.2 of the paper.") == 1
 
 
+def test_a_run_opens_with_its_finding_and_its_picture(tmp_path: Path) -> None:
+    section = replace(full_section(), finding="What was found.", claim="What is claimed.")
+    more = Figure(file="b.png", caption="another", alt="another")
+    write_run(tmp_path, section=replace(section, figures=(*section.figures, more)))
+    page = page_of(tmp_path)
+    in_order = ["<h3>", "What was found.", "<img", "What is claimed.", "Verdicts:", "<table"]
+    article = page[page.index("<article") :]
+    places = [article.index(each) for each in [*in_order, "More figures", "another"]]
+    assert places == sorted(places)
+    assert article.count("<img") == 2
+    assert "Verdicts: 1 of 2 hold, 1 not judged" in article
+
+
 def test_runs_stand_in_the_order_of_the_paper(tmp_path: Path) -> None:
     for experiment, section in (("alpha", "5.2"), ("beta", "4.2"), ("gamma", "")):
         write_run(tmp_path, experiment, section=replace(full_section(), paper_section=section))
@@ -356,7 +369,7 @@ def test_a_run_without_a_page_still_shows_claims_and_figures(tmp_path: Path) -> 
     directory = write_run(tmp_path)
     (directory / "page.json").unlink()
     [run] = read_runs(tmp_path)
-    assert len(run.claims) == 2
+    assert (len(run.claims), run.num_claims, run.num_held, run.num_needing) == (3, 2, 1, 1)
     assert [picture.figure.file for picture in run.pictures] == ["a.png"]
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 
-def number(value: float) -> str:
-    """A number to read: three digits, thousands apart, a true minus sign.
+def number(value: float | None) -> str:
+    """A number to read: three digits, thousands apart, a true minus sign; None is no number.
 
     >>> [number(value) for value in (0.0127354, 12345.6, -0.5, 0.0, 0.000045, 3, float("inf"))]
     ['0.0127', '12,346', '−0.5', '0', '4.5e−05', '3', '∞']
     """
+    if value is None or math.isnan(value):
+        return "no number"
     if math.isinf(value):
         text = "∞" if value > 0 else "-∞"
     elif abs(value) >= 1000:

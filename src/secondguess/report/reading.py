@@ -81,13 +81,18 @@ class Run:
 
     @property
     def num_claims(self) -> int:
-        """How many claims were checked."""
-        return len(self.claims)
+        """How many claims were judged."""
+        return sum(claim.is_judged for claim in self.claims)
 
     @property
     def num_held(self) -> int:
-        """How many claims hold."""
-        return sum(claim.holds for claim in self.claims)
+        """How many of those hold."""
+        return sum(claim.verdict == "holds" for claim in self.claims)
+
+    @property
+    def num_needing(self) -> int:
+        """How many claims need a larger preset."""
+        return sum(not claim.is_judged for claim in self.claims)
 
     @property
     def seconds(self) -> float | None:

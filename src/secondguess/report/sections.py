@@ -7,6 +7,9 @@ page escapes it.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from secondguess._files.records import shortened
@@ -18,20 +21,33 @@ class Claim:
 
     >>> Claim.at_most("distance of the mean variance from the error", 0.06, 0.1).holds
     True
+    >>> Claim.at_most("largest error of an answer", float("nan"), 0.1)  # there was no answer
+    Claim(name='largest error of an answer', holds=False, value=None, bound=0.1, paper='', needs='')
 
     Attributes:
         name: the statement, in words.
         holds: whether this run bears it out.
-        value: the number it is about.
-        bound: what that is compared with.
+        value: the number it is about; None where there is none, and the claim does not hold.
+        bound: what that is compared with; None as above.
         paper: what the paper says or shows, where it does.
+        needs: the preset that the claim takes, where this run's is too small for it by what it is,
+            not by how it ended; then it counts neither as held nor as failed.
     """
 
     name: str
     holds: bool
-    value: float
-    bound: float
+    value: float | None
+    bound: float | None
     paper: str = ""
+    needs: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("value", "bound"):
+            number = getattr(self, name)
+            if number is not None and math.isnan(number):
+                object.__setattr__(self, name, None)
+        if self.holds and None in (self.value, self.bound):
+            raise ValueError(f"claim {self.name!r} holds, but there is no number to show for it.")
 
     @classmethod
     def at_most(cls, name: str, value: float, bound: float, paper: str = "") -> Claim:
@@ -42,6 +58,32 @@ class Claim:
     def at_least(cls, name: str, value: float, bound: float, paper: str = "") -> Claim:
         """A claim that holds where the value is at least the bound."""
         return cls(name=name, holds=bool(value >= bound), value=value, bound=bound, paper=paper)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether this run is large enough to say yes or no."""
+        return not self.needs
+
+    @property
+    def verdict(self) -> str:
+        """What this run says: `holds`, `fails`, or `needs` for a larger preset."""
+        return "needs" if self.needs else "holds" if self.holds else "fails"
+
+
+def tally(claims: Iterable[Claim]) -> str:
+    """How many claims hold, and how many are not judged.
+
+    >>> from dataclasses import replace
+    >>> holds = Claim.at_most("error", 0.06, 0.1)
+    >>> tally([holds, replace(holds, needs="cpu")])
+    '1 of 1 claims hold; 1 needs cpu'
+    """
+    claims = list(claims)
+    judged = [claim for claim in claims if claim.is_judged]
+    words = [f"{sum(claim.holds for claim in judged)} of {len(judged)} claims hold"]
+    needed = Counter(claim.needs for claim in claims if not claim.is_judged)
+    words += [f"{n} {'needs' if n == 1 else 'need'} {preset}" for preset, n in needed.items()]
+    return "; ".join(words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,16 +267,18 @@ class Section:
         title: of the experiment.
         paper_section: where the paper has it; sections are shown in this order.
         claim: what the paper claims, in a sentence or two.
+        finding: what this run found, in a sentence or two; it stands first, under the picture.
         notes: what a reader should know about this run.
         tables: of numbers, the paper's beside ours where it prints them.
         answers: answers with coloured words.
         walks: walks over a grid.
-        figures: pictures.
+        figures: pictures, the first of which opens the section.
     """
 
     title: str
     paper_section: str
     claim: str
+    finding: str = ""
     notes: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     answers: tuple[AnswerGroup, ...] = ()

@@ -22,7 +22,15 @@ from secondguess.displays.look import (
     shared_legend,
 )
 from secondguess.experiments.cifar10h.data import CLASSES, AnnotatedInputs
-from secondguess.experiments.cifar10h.tables import COLUMNS, PAPER_MEANS, TITLES, Rows, row_title
+from secondguess.experiments.cifar10h.methods import METHODS
+from secondguess.experiments.cifar10h.tables import (
+    COLUMNS,
+    PAPER_MEANS,
+    TITLES,
+    Rows,
+    method_of,
+    row_title,
+)
 from secondguess.experiments.cifar10h.task import VARIANTS, Variant
 from secondguess.experiments.runner import PartResult
 from secondguess.report.numbers import percent
@@ -53,8 +61,9 @@ def cifar10h_section(parts: Mapping[str, PartResult]) -> Section:
         title=_TITLE,
         paper_section="5.1",
         claim=_CLAIM,
+        finding=_finding(variants),
         tables=tuple(_table(variant, rows, _ONE_SEED) for variant, rows in variants.items()),
-        figures=(_variants_figure(), *(_figure(name, rows) for name, rows in variants.items())),
+        figures=(*(_figure(name, rows) for name, rows in variants.items()), _variants_figure()),
     )
 
 
@@ -71,6 +80,7 @@ def cifar10h_summary_section(rows: Rows) -> Section:
         title=f"{_TITLE}: all seeds",
         paper_section="5.1",
         claim=_CLAIM,
+        finding=_finding(means),
         tables=tuple(_table(variant, found, _ALL_SEEDS) for variant, found in means.items()),
         figures=(
             Figure(
@@ -86,6 +96,27 @@ def cifar10h_summary_section(rows: Rows) -> Section:
                 paper="Tables 1 and 4 hold the same numbers.",
             ),
         ),
+    )
+
+
+def _finding(variants: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """Of the first variant: the lowest calibration error with pairs, and without."""
+    variant, rows = next(iter(variants.items()))
+    lowest = []
+    for is_pair_model in (True, False):
+        found = [name for name in rows if METHODS[method_of(name)].is_pair_model is is_pair_model]
+        if not found:
+            return ""
+        best = min(found, key=lambda name: rows[name]["second_order_ece"])
+        lowest.append(
+            f"{row_title(best)} has an ECE-2 of {rows[best]['second_order_ece']:.3f} at an "
+            f"accuracy of {rows[best]['accuracy']:.1f} %"
+        )
+    with_pairs, without = lowest
+    return (
+        f"{TITLES[variant]}: of the networks that were trained on pairs of labels, {with_pairs}; "
+        f"of the others, {without}. What a perfect method would measure here is "
+        f"{next(iter(rows.values()))['second_order_ece_floor']:.3f}."
     )
 
 

@@ -26,6 +26,7 @@ def pi_section(parts: Mapping[str, PartResult]) -> Section:
             "the model has seen it once, tells true statements from made-up ones: at most 1 - C of "
             "them are made up (Theorem 4.5), and ranking by C beats other rankings (Figure 5)."
         ),
+        finding=_finding(samples),
         notes=(
             f"Asked about the first {count:,} digits, the model says something true "
             f"{percent(samples['correct'])} of the time; it knows the first "
@@ -40,6 +41,20 @@ def pi_section(parts: Mapping[str, PartResult]) -> Section:
         ),
         answers=answer_groups(parts["examples"].metrics),
         figures=_figures(samples),
+    )
+
+
+def _finding(samples: Mapping[str, Any]) -> str:
+    """What the most trusted statements are worth, and what is promised for all of them."""
+    rates = samples["rate_and_standard_error"]
+    rival = min(RIVALS, key=lambda name: rates[name]["0.2"][0])
+    overall = samples["overall"]
+    return (
+        f"Of the fifth of its statements that the model trusts most by its confidence C, "
+        f"{percent(rates[CONFIDENCE]['0.2'][0])} are made up; by the best other ranking ({rival}), "
+        f"{percent(rates[rival]['0.2'][0])}. Over all statements 1 - C promises at most "
+        f"{percent(overall['promised_rate'])} made up, and "
+        f"{percent(overall['hallucination_rate'])} are."
     )
 
 

@@ -33,8 +33,8 @@ def lake_claims(parts: Mapping[str, PartResult], *, still_learning: bool = False
 
     Args:
         parts: of the run.
-        still_learning: whether its network is too small or too young to be judged; then all claims
-            are about the exact predictor.
+        still_learning: whether its network is too small or too young to be judged; then what is
+            asked of the network is asked of the exact predictor too.
     """
     exact, printed = exact_metrics(parts["exact"].metrics)
     who = "exact predictor: "
@@ -47,8 +47,7 @@ def lake_claims(parts: Mapping[str, PartResult], *, still_learning: bool = False
         ),
     ]
     if still_learning:
-        return [
-            *claims,
+        claims += [
             _unsafe_claim(who, exact["hidden"]),
             *_visible_claims(who, exact["visible"]),
             _safe_top1_claim(who, exact["top1"]),

@@ -74,7 +74,7 @@ def lake_section(parts: Mapping[str, PartResult], *, still_learning: bool = Fals
         notes.append(
             "The verdicts of this preset are about the exact predictor. Its network is small and "
             "still learning when training stops: it stands beside the exact predictor, with its "
-            "distance from it, and no verdict is passed on it."
+            "distance from it, and what is claimed of it needs the preset cpu."
         )
     return Section(
         title="Frozen Lake",
@@ -86,6 +86,7 @@ def lake_section(parts: Mapping[str, PartResult], *, still_learning: bool = Fals
             "most 0.05 keeps only walks that are always safe, and that it behaves like ordinary "
             "sampling when the cell is visible (Figure 6)."
         ),
+        finding=_finding(exact, network, who),
         notes=tuple(notes),
         tables=(_share_table(exact, network, who), _distance_table(network["hidden"], who)),
         walks=(
@@ -93,6 +94,18 @@ def lake_section(parts: Mapping[str, PartResult], *, still_learning: bool = Fals
             _walk_group(f"Walks of this run's {who}", walks_of(parts["samples"])),
         ),
         figures=_figures(exact, network, parts["training"].metrics["distance_from_exact"], who),
+    )
+
+
+def _finding(exact: Mapping[str, Any], network: Mapping[str, Any], who: str) -> str:
+    """How many walks over the lake are left when those with a low confidence are rejected."""
+    ours, theirs = network["hidden"], exact["hidden"]
+    return (
+        f"When the unsafe cell is hidden, {percent(theirs['over_lake'])} of the exact predictor's "
+        f"walks cross the lake; of those that it accepts by their confidence, "
+        f"{percent(theirs['over_lake_among_accepted'])} do. Of this run's {who}: "
+        f"{percent(ours['over_lake'])} of all walks, "
+        f"{percent(ours['over_lake_among_accepted'])} of the accepted ones."
     )
 
 
