@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 from experiments.bits_experiment import BITS, run_bits
-from experiments.toy_experiment import CRASH, THREADS, TOY, UNMEASURED, WAITING, WRONG
+from experiments.toy_experiment import CRASH, THREADS, TOO_SMALL, TOY, UNMEASURED, WAITING, WRONG
 from typer.testing import CliRunner
 
 from secondguess.cli.app import app
 from secondguess.experiments import processes
+from secondguess.experiments.needs import NEEDS
 from secondguess.experiments.processes import Job, jobs_of, run_side_by_side
 from secondguess.experiments.registry import EXPERIMENTS, Experiment
 
@@ -156,6 +157,7 @@ def test_one_experiment_runs_the_seeds_that_were_asked_for(monkeypatch, tmp_path
 
 def test_no_number_and_too_small_a_preset_are_told_for_what_they_are(monkeypatch, tmp_path):
     use(monkeypatch, {"frozen-lake": UNMEASURED, "cifar10h": CRASH})
+    monkeypatch.setitem(NEEDS, ("frozen-lake", "quick"), TOO_SMALL)
     arguments = ["--preset", "quick", "--out", str(tmp_path)]
     result = CliRunner().invoke(app, ["reproduce", *arguments])
     assert result.exit_code == 0, result.output

@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from secondguess.experiments.registry import Experiment, Needs
+from secondguess.experiments.needs import Needs
+from secondguess.experiments.registry import Experiment
 from secondguess.experiments.runner import Claim, Part, PartResult, run_experiment
 from secondguess.training.loop import TrainingConfig, train
 
@@ -62,7 +63,7 @@ def run_unmeasured(*, preset: str, out: Path, seed: int) -> Path:
             Claim.at_least("large: size", 1.0, 2.0),
         ],
         draw=lambda done, directory: None,
-        needs=UNMEASURED.needs["quick"],
+        needs=TOO_SMALL,
         out=out,
     )
 
@@ -88,11 +89,8 @@ def run_waiting(*, preset: str, out: Path, seed: int) -> Path:
 TOY = Experiment(run=run_toy, num_seeds={"quick": 2, "cpu": 2}, independent_seeds=False)
 CRASH = Experiment(run=run_crash, num_seeds={"quick": 1})
 WRONG = Experiment(run=run_wrong, num_seeds={"quick": 1})
-UNMEASURED = Experiment(
-    run=run_unmeasured,
-    num_seeds={"quick": 1},
-    needs={"quick": Needs(claims=("large: ",), preset="cpu", why="it is small")},
-)
+UNMEASURED = Experiment(run=run_unmeasured, num_seeds={"quick": 1})
+TOO_SMALL = Needs(claims=("large: ",), preset="cpu", why="it is small")
 THREADS = Experiment(run=run_threads, num_seeds={"quick": 2})
 WAITING = Experiment(run=run_waiting, num_seeds={"quick": 3})
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from secondguess.cli.errors import say, tell, user_errors
+from secondguess.experiments.needs import NEEDS
 from secondguess.experiments.processes import Job, Outcome, jobs_of, run_side_by_side
 from secondguess.experiments.registry import EXPERIMENTS
 from secondguess.report.files import RESULT_FILE, read_claims, read_result
@@ -278,7 +279,7 @@ def _reproduce(
 
 def _announce(name: str, preset: str) -> None:
     """Say, before anything runs, which claims the preset is too small for."""
-    if (needs := EXPERIMENTS[name].needs.get(preset)) is not None:
+    if (needs := NEEDS.get((name, preset))) is not None:
         claims = ", ".join(f"'{beginning.strip()} ...'" for beginning in needs.claims)
         tell(
             f"{name}: claims {claims} need --preset {needs.preset} and are not judged: "

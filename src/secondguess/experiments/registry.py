@@ -7,31 +7,9 @@ neither torch nor anything else that is heavy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-
-@dataclass(frozen=True, kw_only=True)
-class Needs:
-    """Claims that a preset is too small for: known before any run, so no run is judged on them.
-
-    >>> EXPERIMENTS["frozen-lake"].needs["quick"].preset_for("hidden view: share accepted")
-    'cpu'
-
-    Attributes:
-        claims: how their names begin.
-        preset: the smallest one that they are judged in.
-        why: what the smaller one lacks.
-    """
-
-    claims: tuple[str, ...]
-    preset: str
-    why: str
-
-    def preset_for(self, claim: str) -> str:
-        """The preset that a claim needs; empty for one that is judged as it is."""
-        return self.preset if claim.startswith(self.claims) else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +26,12 @@ class Experiment:
         effort: how long it takes compared with the others, roughly: the longest ones start first,
             and bars use it.
         independent_seeds: whether its seeds may run at the same time.
-        needs: by preset, the claims that it is too small for, if any.
     """
 
     run: Callable[..., Path]
     num_seeds: Mapping[str, int]
     effort: float = 1.0
     independent_seeds: bool = True
-    needs: Mapping[str, Needs] = field(default_factory=dict)
 
 
 def _regression(**settings: Any) -> Path:
@@ -96,16 +72,7 @@ EXPERIMENTS = {
         run=_digits_of_pi, num_seeds={"quick": 1, "cpu": 3, "paper": 1}, effort=3.0
     ),
     "frozen-lake": Experiment(
-        run=_frozen_lake,
-        num_seeds={"quick": 1, "cpu": 2, "paper": 1},
-        effort=4.0,
-        needs={
-            "quick": Needs(
-                claims=("hidden view: ", "visible views: ", "top-1 search"),
-                preset="cpu",
-                why="its network is still learning when training stops",
-            )
-        },
+        run=_frozen_lake, num_seeds={"quick": 1, "cpu": 2, "paper": 1}, effort=4.0
     ),
     "cifar10h": Experiment(
         run=_cifar10h,

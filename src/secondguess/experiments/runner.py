@@ -35,7 +35,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from secondguess._files import read_document, replacing, write_document
-from secondguess.experiments.registry import EXPERIMENTS, Needs
+from secondguess.experiments.needs import NEEDS, Needs
 from secondguess.report.files import RESULT_FILE, write_page, write_result
 from secondguess.report.sections import Claim as Claim
 from secondguess.report.sections import Section
@@ -199,7 +199,7 @@ def run_preset(
 
     Args:
         presets: configs by name, dataclasses with a field `seed`.
-        experiment: its name in the registry.
+        experiment: its name, as the command line has it.
         preset: one of the names.
         seed: put into the config.
         out: where results of all experiments are.
@@ -222,7 +222,7 @@ def run_preset(
         claims=claims,
         draw=draw,
         describe=describe,
-        needs=EXPERIMENTS[experiment].needs.get(preset),
+        needs=NEEDS.get((experiment, preset)),
         out=out,
     )
 

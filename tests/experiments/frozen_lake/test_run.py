@@ -32,7 +32,7 @@ from secondguess.experiments.frozen_lake.run import (
 )
 from secondguess.experiments.frozen_lake.walks import HIDDEN, log_probs, parse_texts
 from secondguess.experiments.frozen_lake.world import LAKE, NUM_EXPERTS
-from secondguess.experiments.registry import EXPERIMENTS
+from secondguess.experiments.needs import NEEDS
 from secondguess.experiments.runner import PartResult
 from secondguess.report.reading import read_run
 from secondguess.theory.records import SelfCheatScores
@@ -185,7 +185,7 @@ def kept_parts(directory) -> dict[str, PartResult]:
 
 def test_a_network_that_is_still_learning_is_shown_and_not_judged(directory):
     parts = kept_parts(directory)
-    needs = EXPERIMENTS["frozen-lake"].needs["quick"]
+    needs = NEEDS["frozen-lake", "quick"]
     found = lake_claims(parts, still_learning=True)
     unjudged = [claim.name for claim in found if needs.preset_for(claim.name)]
     assert unjudged == [claim.name for claim in lake_claims(parts)[3:]]  # the first ones are exact

@@ -122,7 +122,7 @@ PRESETS = {
     "paper": LakeConfig(),
 }
 STILL_LEARNING = ("quick",)
-"""Presets whose network is not judged (see the registry), but the exact predictor is."""
+"""Presets whose network is not judged (see `needs.py`), but the exact predictor is."""
 
 
 def run_frozen_lake(*, preset: str, out: Path, seed: int = 0) -> Path:
