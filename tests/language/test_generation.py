@@ -22,8 +22,9 @@ from language.table_network import SPELLINGS, table_model
 from worlds import World, random_world, two_point
 
 from secondguess.language.answering import Strategy, answer
+from secondguess.language.drawing import sample_firsts, sample_seconds
 from secondguess.language.formatting import Layout
-from secondguess.language.generation import Sampling, sample, sample_seconds
+from secondguess.language.generation import Sampling, sample
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import score_pairs, totals
 from secondguess.theory.decoding import decode_selective, decode_top1
@@ -67,6 +68,19 @@ def test_the_batch_size_does_not_change_the_samples() -> None:
         sample(model, prompts, rng=np.random.default_rng(0), batch_size=size) for size in (1, 24)
     )
     assert one == many
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "mistral"])
+def test_draws_that_share_their_beginnings_are_those_that_do_not(family: str) -> None:
+    model = pair_model(family, dtype=torch.float64)
+    prompts = [p for p in ragged_texts(np.random.default_rng(1), 3, 12) for _ in range(6)]
+    alone = sample(model, prompts, rng=np.random.default_rng(2))
+    for batch_size in (4, 32):
+        shared = sample_firsts(model, prompts, rng=np.random.default_rng(2), batch_size=batch_size)
+        assert [each.tokens for each in shared] == [each.tokens for each in alone]
+        assert [each.cut_off for each in shared] == [each.cut_off for each in alone]
+        for ours, theirs in zip(shared, alone, strict=True):
+            np.testing.assert_allclose(ours.log_probs, theirs.log_marginal, rtol=0, atol=1e-10)
 
 
 def test_greedy_sampling_is_what_generate_gives() -> None:

@@ -105,42 +105,55 @@ def _all_draws(joint: np.ndarray, num_draws: int):
         yield chance, Draws.of([((a,), (b,)) for a, b in chosen], MEANING_OF.__getitem__)
 
 
-def test_estimates_are_unbiased_over_all_outcomes_of_three_draws() -> None:
+def test_estimates_are_unbiased_given_the_draw_that_named_the_meaning() -> None:
+    """Over all outcomes of three draws: whatever was drawn up to then, the rest averages out."""
     joint = random_world(np.random.default_rng(0), num_classes=3).calibrated_joint()[0]
     marginal = joint.sum(axis=1)
 
     def probs(one: tuple[int, ...], two: tuple[int, ...]) -> np.ndarray:
         return np.array([marginal[one[0]], joint[one[0], two[0]] / marginal[one[0]]])
 
-    totals = dict.fromkeys(["p", "q"], np.zeros(2))
+    truth = {"p": (marginal[:2].sum(), joint[:2, :2].sum()), "q": (marginal[2], joint[2, 2])}
+    totals: dict[tuple[str, tuple[object, ...]], np.ndarray] = {}
     for chance, draws in _all_draws(joint, 3):
         for name, sums in draws.summed(probs, failure_rate=0.1).items():
-            totals[str(name)] = totals[str(name)] + chance * np.array(
-                [sums.probability, sums.joint]
-            )
-            true_probability = marginal[:2].sum() if name == "p" else marginal[2]
-            true_joint = joint[:2, :2].sum() if name == "p" else joint[2, 2]
+            named = [first for first, _ in draws.meanings].index(name)
+            until_then = (str(name), tuple(draws.pairs[: named + 1]))
+            found = chance * np.array([1.0, sums.probability, sums.joint])
+            totals[until_then] = totals.get(until_then, np.zeros(3)) + found
             exact_least = sum(marginal[t[0]] for t in draws.drawn[name])
-            assert exact_least <= true_probability + 1e-12
+            assert exact_least <= truth[str(name)][0] + 1e-12
             unseen = 1 - sum(marginal[t[0]] for g in draws.drawn.values() for t in g)
             seen = [t[0] for t in draws.drawn[name]]
-            assert joint[np.ix_(seen, seen)].sum() + 2 * unseen >= true_joint - 1e-12
-    # A meaning that was not drawn as a first response has no entry; its estimate would come from
-    # second responses alone, which the totals therefore lack.
-    missing = {"p": np.zeros(2), "q": np.zeros(2)}
-    for chance, draws in _all_draws(joint, 3):
-        drawn = draws.summed(probs, failure_rate=0.1)
-        for name in missing.keys() - drawn.keys():
-            if name in draws.drawn:
-                group = list(draws.drawn[name])
-                alone = np.array([marginal[t[0]] for t in group])
-                table = joint[np.ix_([t[0] for t in group], [t[0] for t in group])]
-                missing[name] = missing[name] + chance * np.array(
-                    draws.left_one_out(name, alone, table)
-                )
-    for name, kept in (("p", [0, 1]), ("q", [2])):
-        expected = [marginal[kept].sum(), joint[np.ix_(kept, kept)].sum()]
-        np.testing.assert_allclose(totals[name] + missing[name], expected, atol=1e-12)
+            assert joint[np.ix_(seen, seen)].sum() + 2 * unseen >= truth[str(name)][1] - 1e-12
+    checked = 0
+    for (name, until_then), (chance, *sums) in totals.items():
+        if len(until_then) < 3:  # behind the last draw there is none to average over
+            np.testing.assert_allclose(np.array(sums) / chance, truth[name], atol=1e-12)
+            checked += 1
+    # Nine first draws; behind each of them, those that name the other meaning.
+    assert checked == 9 + 6 * 3 + 3 * 6
+
+
+def test_only_the_meaning_drawn_first_and_those_asked_for_are_judged() -> None:
+    world = random_world(np.random.default_rng(3), num_inputs=4, num_classes=5, num_groups=2)
+    model = table_model(world, "positions")
+    prompts = [f"x{index}" for index in range(4)]
+
+    def judged(others: list[tuple[str, ...]] | None) -> list[dict[object, float]]:
+        scored = score_meanings(
+            model, prompts, VOWELS.__getitem__, rng=np.random.default_rng(0), num_samples=60,
+            others=others,
+        )  # fmt: skip
+        return [{e.meaning: float(e.scores.epistemic_confidence) for e in each} for each in scored]
+
+    everything, first_only, both = (judged(each) for each in (None, [()] * 4, [("long",)] * 4))
+    for all_of_them, first, some in zip(everything, first_only, both, strict=True):
+        assert list(first) == list(all_of_them)[:1]
+        assert set(some) == {*first, "long"}
+        for found in (first, some):
+            for name, confidence in found.items():
+                assert confidence == pytest.approx(all_of_them[name], rel=1e-6)
 
 
 @pytest.mark.statistical

@@ -104,6 +104,26 @@ def test_pairs_of_different_responses_equal_plain_passes() -> None:
     np.testing.assert_allclose(second, [b.sum() for _, b in expected], rtol=1e-10)
 
 
+@pytest.mark.parametrize("family", [*FAMILIES, "mistral"])
+@pytest.mark.parametrize(("layout", "separator"), [("positions", ""), ("padded", "w3 w4")])
+def test_a_first_response_with_several_second_ones_is_scored_alike(
+    family: str, layout: Layout, separator: str
+) -> None:
+    model = pair_model(family, dtype=torch.float64, layout=layout, separator=separator)
+    prompts, responses = ragged_problem(num_prompts=3, responses_each=3)
+    by_prompt: dict[str, list[str]] = {}
+    for prompt, response in zip(prompts, responses, strict=True):
+        by_prompt.setdefault(prompt, []).append(response)
+    every_pair = [(x, y1, y2) for x, group in by_prompt.items() for y1 in group for y2 in group]
+    items = items_of(model, *(list(each) for each in zip(*every_pair, strict=True)))
+    expected = plain_scores(model, items, "right")
+    for batch_size in (2, 32):
+        scored = score_tokens(model, items, batch_size=batch_size)
+        for ours, (first, second) in zip(scored, expected, strict=True):
+            np.testing.assert_allclose(ours[0], first, rtol=0, atol=1e-10)
+            np.testing.assert_allclose(ours[1], second, rtol=0, atol=1e-10)
+
+
 def test_each_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = pair_model("llama")
     widths: list[tuple[int, int]] = []

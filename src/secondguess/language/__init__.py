@@ -7,10 +7,11 @@ signs against it. `PairFormat` and `PairCollator` are for trainers of your own.
 from secondguess.language.answering import answer
 from secondguess.language.checking import PairCheck, Verdict, check
 from secondguess.language.collating import PairCollator
+from secondguess.language.drawing import sample_firsts, sample_seconds
 from secondguess.language.findings import CheckFinding
 from secondguess.language.fitting import PairFit, fine_tuning, fit, pair_batches
 from secondguess.language.formatting import EncodedRow, PairFormat, PairFormatter
-from secondguess.language.generation import Sampling, sample, sample_seconds
+from secondguess.language.generation import Sampling, sample
 from secondguess.language.meaning_functions import (
     by_embedding,
     by_json_field,
@@ -55,6 +56,7 @@ __all__ = [
     "property_rate",
     "recalibrate",
     "sample",
+    "sample_firsts",
     "sample_seconds",
     "score",
     "score_meanings",

@@ -124,7 +124,13 @@ def answer(
                 "meaning is counted over draws from the model itself."
             )
         scored = score_meanings(
-            model, encoded, meaning, rng=rng, num_samples=num_candidates, batch_size=batch_size
+            model,
+            encoded,
+            meaning,
+            rng=rng,
+            num_samples=num_candidates,
+            others=[()] * len(encoded) if strategy == "selective" else None,
+            batch_size=batch_size,
         )
         return [choose_meaning(each, strategy, num_candidates, rule) for each in scored]
     match strategy:

@@ -21,8 +21,9 @@ from enum import StrEnum
 import numpy as np
 
 from secondguess._arrays import FloatArray
+from secondguess.language.drawing import sample_seconds
 from secondguess.language.formatting import AnyRow, EncodedRow
-from secondguess.language.generation import sample, sample_seconds
+from secondguess.language.generation import sample
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.recalibration import wordings_only
 from secondguess.language.scoring import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,20 +25,23 @@ from transformers.generation.logits_process import (
 
 from secondguess._arrays import FloatArray, check_at_least
 from secondguess.language.collating import pad
-from secondguess.language.formatting import AnyRow, EncodedRow, Prompt
+from secondguess.language.drawing import uniform_numbers
+from secondguess.language.formatting import EncodedRow, Prompt
 from secondguess.language.model import PairLanguageModel
+from secondguess.language.prefixes import (
+    Prefix,
+    at_least_float32,
+    check_numbers,
+    log_prob_of,
+    select_rows,
+)
 from secondguess.language.recalibration import wordings_only
 from secondguess.language.scoring import (
     DEFAULT_BATCH_SIZE,
-    Prefix,
     ScoredResponse,
     Tokens,
-    at_least_float32,
-    check_numbers,
     chunks,
-    log_prob_of,
     score_tokens,
-    select_rows,
 )
 
 
@@ -119,10 +122,9 @@ def sample(
         batch_size: how many responses are drawn side by side.
     """
     encoded = [model.formatter.prompt_tokens(prompt) for prompt in prompts]
-    contexts = [_Context(tokens, tuple(range(len(tokens)))) for tokens in encoded]
     known: dict[tuple[Tokens, Tokens], FloatArray] = {}
     results: dict[int, ScoredResponse] = {}
-    for rows, drawn in _draw_all(model, contexts, rng, sampling, batch_size):
+    for rows, drawn in _draw_all(model, encoded, rng, sampling, batch_size):
         asked = [encoded[row] for row in rows]
         _score_again(model, asked, drawn, known)
         for place, (row, prompt) in enumerate(zip(rows, asked, strict=True)):
@@ -136,50 +138,6 @@ def sample(
                 wordings_only(model.recalibration),
             )
     return [results[row] for row in range(len(prompts))]
-
-
-@torch.inference_mode()
-def sample_seconds(
-    model: PairLanguageModel,
-    rows: Sequence[AnyRow],
-    *,
-    rng: np.random.Generator | Sequence[np.random.Generator],
-    batch_size: int = DEFAULT_BATCH_SIZE,
-) -> list[tuple[Tokens, FloatArray]]:
-    """Draw y2 from p(y2|y1,x), y1 being the first response of each row.
-
-    >>> from secondguess.language.examples import tiny_pair_model
-    >>> rows = [{"prompt": "flip", "responses": ["heads"]}]
-    >>> rng = np.random.default_rng(0)
-    >>> [(tokens, log_probs)] = sample_seconds(tiny_pair_model(), rows, rng=rng)
-    >>> len(tokens) == len(log_probs)
-    True
-
-    Args:
-        model: a pair model.
-        rows: prompts with one response or more, of which the first counts.
-        rng: used as in `sample`.
-        batch_size: how many responses are drawn side by side.
-
-    Returns:
-        The tokens of each y2, and log p(y2_t | x, y1, y2_<t), `(tokens,)`.
-    """
-    encoded = [model.formatter.encode(row, min_responses=1) for row in rows]
-    contexts = []
-    for row in encoded:
-        read = model.formatter.lay_out(row.prompt, row.responses[0], ())
-        contexts.append(_Context(tuple(read.tokens), tuple(read.positions)))
-    results: dict[int, tuple[Tokens, FloatArray]] = {}
-    for places, drawn in _draw_all(model, contexts, rng, None, batch_size):
-        results.update(zip(places, zip(drawn.tokens, drawn.log_probs, strict=True), strict=True))
-    return [results[row] for row in range(len(rows))]
-
-
-class _Context(NamedTuple):
-    """What stands before a response: tokens and their positions."""
-
-    tokens: Tokens
-    positions: Tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,53 +156,36 @@ class _Drawn:
 
 def _draw_all(
     model: PairLanguageModel,
-    contexts: Sequence[_Context],
+    prompts: Sequence[Tokens],
     rng: np.random.Generator | Sequence[np.random.Generator],
     sampling: Sampling | None,
     batch_size: int,
 ) -> Iterator[tuple[list[int], _Drawn]]:
-    """Rows and what was drawn for them, batch by batch; contexts of like length go together."""
+    """Rows and what was drawn for them, batch by batch; prompts of like length go together."""
     check_at_least("batch_size", batch_size, 1)
-    uniforms = _uniforms(rng, len(contexts), model.formatter.config.response_length)
+    uniforms = uniform_numbers(rng, len(prompts), model.formatter.config.response_length)
     processors = (sampling or Sampling()).processors()
-    order = sorted(
-        range(len(contexts)), key=lambda row: (len(contexts[row].tokens), contexts[row], row)
-    )
+    order = sorted(range(len(prompts)), key=lambda row: (len(prompts[row]), prompts[row], row))
     for rows in chunks(order, batch_size):
-        batch = [contexts[row] for row in rows]
+        batch = [prompts[row] for row in rows]
         yield list(rows), _draw(model, batch, uniforms[rows], processors)
-
-
-def _uniforms(
-    rng: np.random.Generator | Sequence[np.random.Generator], num_rows: int, length: int
-) -> FloatArray:
-    """`(num_rows, length)` uniform numbers."""
-    if isinstance(rng, np.random.Generator):
-        return rng.random((num_rows, length))
-    if len(rng) != num_rows:
-        raise ValueError(
-            f"there are {len(rng)} generators for {num_rows} prompts; expected as many."
-        )
-    return np.array([each.random(length) for each in rng]).reshape(num_rows, length)
 
 
 def _draw(
     model: PairLanguageModel,
-    contexts: Sequence[_Context],
+    prompts: Sequence[Tokens],
     uniforms: FloatArray,
     processors: LogitsProcessorList,
 ) -> _Drawn:
-    distinct = list(dict.fromkeys(contexts))
-    prefix = Prefix.of(
-        model, [each.tokens for each in distinct], [each.positions for each in distinct]
-    )
-    if len(distinct) < len(contexts):
-        prefix = prefix.select([distinct.index(each) for each in contexts])
+    distinct = list(dict.fromkeys(prompts))
+    prefix = Prefix.of(model, distinct)
+    if len(distinct) < len(prompts):
+        prefix = prefix.select([distinct.index(each) for each in prompts])
     end, device = model.formatter.end, prefix.logits.device
     positions = torch.tensor(prefix.starts, device=device)
     uniform_columns = torch.from_numpy(uniforms.T.copy()).to(device)
     last_step = len(uniform_columns) - 1
-    running = torch.ones(len(contexts), dtype=torch.bool, device=device)
+    running = torch.ones(len(prompts), dtype=torch.bool, device=device)
     cut_off = torch.zeros_like(running)
     mask, logits = prefix.attention_mask, prefix.logits
     chosen: list[Tensor] = []

@@ -7,7 +7,7 @@ model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +18,15 @@ from secondguess.theory.records import SelfCheatScores
 
 Tokens = tuple[int, ...]
 
+_NOT_DRAWN: Hashable = object()
+"""What a second response that nobody drew means: nothing else."""
+
 MOST_WORDINGS = 10
 """Wordings of one meaning that are summed exactly; of more, the others are counted."""
+
+
+DrawnPair = tuple[Tokens, Tokens | None]
+"""A y1, and a y2 behind it if one was drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +56,22 @@ class Draws:
     """The pairs that were drawn for one prompt.
 
     Attributes:
-        pairs: y1 and y2 of each draw.
+        pairs: y1 and y2 of each draw; no y2 where the meaning of y1 is not judged.
         meanings: their meanings.
         drawn: for each meaning, for each of its wordings, where it came up: 0 for y1 or 1 for y2,
             and the number of the draw. All y1 count as drawn before the first y2.
     """
 
-    pairs: list[tuple[Tokens, Tokens]]
+    pairs: Sequence[DrawnPair]
     meanings: list[tuple[Hashable, Hashable]]
     drawn: dict[Hashable, dict[Tokens, list[tuple[int, int]]]]
 
     @classmethod
-    def of(cls, pairs: list[tuple[Tokens, Tokens]], meaning: Callable[[Tokens], Hashable]) -> Draws:
+    def of(cls, pairs: Sequence[DrawnPair], meaning: Callable[[Tokens], Hashable]) -> Draws:
         """Put draws in order.
 
         Args:
-            pairs: y1 and y2 of each draw.
+            pairs: y1 and y2 of each draw, the latter for all draws of a meaning or for none.
             meaning: called once for each distinct wording.
         """
         meaning_of: dict[Tokens, Hashable] = {}
@@ -72,11 +79,23 @@ class Draws:
         for place in (0, 1):
             for draw, pair in enumerate(pairs):
                 tokens = pair[place]
+                if tokens is None:
+                    continue
                 if tokens not in meaning_of:
                     meaning_of[tokens] = meaning(tokens)
                 wordings = drawn.setdefault(meaning_of[tokens], {})
                 wordings.setdefault(tokens, []).append((place, draw))
-        return cls(pairs, [(meaning_of[one], meaning_of[two]) for one, two in pairs], drawn)
+        meanings = [
+            (meaning_of[one], _NOT_DRAWN if two is None else meaning_of[two]) for one, two in pairs
+        ]
+        return cls(pairs, meanings, drawn)
+
+    @property
+    def judged(self) -> list[Hashable]:
+        """The meanings of first responses with second ones, in the order of their first draws."""
+        return list(
+            dict.fromkeys(first for first, second in self.meanings if second is not _NOT_DRAWN)
+        )
 
     def scored(self, name: Hashable) -> list[Tokens]:
         """The wordings whose probabilities are needed: those that any of the sums may run over."""
@@ -86,10 +105,11 @@ class Draws:
     def summed(
         self, probs: Callable[[Tokens, Tokens], FloatArray], *, failure_rate: float
     ) -> dict[Hashable, MeaningSums]:
-        """The sums of each meaning that was drawn as a first response.
+        """The sums of each meaning that is judged.
 
         Args:
-            probs: p(y1|x) and p(y2|y1,x) of two scored wordings of one meaning.
+            probs: p(y1|x) and p(y2|y1,x) of two scored wordings of one meaning; of meanings that
+                are not judged, y1 and y2 are the same, and only p(y1|x) counts.
             failure_rate: for all meanings of this prompt together.
         """
         alone = {
@@ -99,7 +119,7 @@ class Draws:
         unseen = max(0.0, 1.0 - sum(float(each.sum()) for each in alone.values()))
         counted = _Counted.of(self.meanings, failure_rate)
         results = {}
-        for name in dict.fromkeys(first for first, _ in self.meanings):
+        for name in self.judged:
             group = self.scored(name)
             joint = np.array([[float(np.prod(probs(one, two))) for two in group] for one in group])
             probability, both = self.left_one_out(name, alone[name], joint)
@@ -120,20 +140,28 @@ class Draws:
     def left_one_out(
         self, name: Hashable, alone: FloatArray, joint: FloatArray
     ) -> tuple[float, float]:
-        """Unbiased estimates of p(m|x) and p(m, m|x).
+        """Unbiased estimates of p(m|x) and p(m, m|x), given that m was drawn.
 
-        Draw i is independent of the wordings S that the other draws came up with first, so the
-        exact sum over S, plus one if draw i means m and is not in S, has the right mean, for every
-        i; and so has the mean over i. Where every wording was drawn twice, it is the exact sum.
+        A draw i behind the one that named m is independent of the wordings S that the other draws
+        came up with first, so the exact sum over S, plus one if draw i means m and is not in S, has
+        the right mean, for every such i; and so has the mean over i. Draws up to the one that named
+        m do not count so: that it was drawn is why m is looked at. Where every wording was drawn
+        twice, it is the exact sum; where the last draw named m, the sum over S is all there is.
 
         Args:
             name: the meaning m.
             alone: p(y|x) of its scored wordings.
             joint: p(y1, y2|x) of each pair of them.
         """
-        place = {tokens: index for index, tokens in enumerate(self.scored(name))}
+        place: dict[Tokens | None, int] = {y: index for index, y in enumerate(self.scored(name))}
         probability = both = 0.0
-        for draw, (one, two) in enumerate(self.pairs):
+        named = next(draw for draw, (first, _) in enumerate(self.meanings) if first == name)
+        behind = range(named + 1, len(self.pairs))
+        if not behind:
+            known = self._known_without(-1, name)
+            return float(alone[known].sum()), float(joint[np.ix_(known, known)].sum())
+        for draw in behind:
+            one, two = self.pairs[draw]
             known = self._known_without(draw, name)
             probability += float(alone[known].sum())
             both += float(joint[np.ix_(known, known)].sum())
@@ -142,7 +170,7 @@ class Draws:
                 probability += place.get(one) not in known
             if first == second == name:
                 both += place.get(one) not in known or place.get(two) not in known
-        return probability / len(self.pairs), both / len(self.pairs)
+        return probability / len(behind), both / len(behind)
 
     def _known_without(self, draw: int, name: Hashable) -> list[int]:
         """The first wordings that the other draws came up with, by their places in `scored`."""

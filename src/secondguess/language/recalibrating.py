@@ -69,7 +69,13 @@ def recalibrate(
         texts = [[meaning(plain.formatter.text(y)) for y in row.responses[:2]] for row in encoded]
         prompts = [EncodedRow(row.prompt) for row in encoded]
         scored = score_meanings(
-            plain, prompts, meaning, rng=rng, num_samples=num_samples, batch_size=batch_size
+            plain,
+            prompts,
+            meaning,
+            rng=rng,
+            num_samples=num_samples,
+            others=[(y1,) for y1, _ in texts],
+            batch_size=batch_size,
         )
         drawn_scores = _joined([meanings[0].scores for meanings in scored])
         guessed = [

@@ -1,31 +1,27 @@
 """Log p(y|x) and log p(y|y,x) of sequences, token by token.
 
 A prompt is computed once for all of its responses, and one pass over y, y gives both numbers,
-because the second y reads the keys and values of the first. Batches are grouped by length; padding
-and batch size do not change the result. Everything here is per token: arrays have one entry per
-response token, the end token included.
+because the second y reads the keys and values of the first; a y1 with several y2 is read once.
+Batches are grouped by length; padding and batch size do not change the result. Everything here is
+per token: arrays have one entry per response token, the end token included.
 """
 
 from __future__ import annotations
 
-import copy
-import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from secondguess._arrays import FloatArray, check_at_least
-from secondguess.language.collating import pad
-from secondguess.language.formatting import AnyRow
+from secondguess.language.formatting import AnyRow, PairTokens
 from secondguess.language.model import PairLanguageModel
+from secondguess.language.prefixes import Prefix, Tokens
 from secondguess.language.recalibration import SequenceRecalibration, wordings_only
 from secondguess.theory.records import SelfCheatScores
 
-Tokens = tuple[int, ...]
 ItemT = TypeVar("ItemT")
 
 DEFAULT_BATCH_SIZE = 32
@@ -188,138 +184,60 @@ def score_tokens(
         prefix = Prefix.of(model, prompts)
         waiting = [(row, *pair) for row, prompt in enumerate(prompts) for pair in by_prompt[prompt]]
         waiting.sort(key=lambda item: (len(item[1]) + len(item[2]), item))
-        for batch in chunks(waiting, batch_size):
-            scored = _score_batch(model, prefix.select([row for row, _, _ in batch]), batch)
-            for (row, first, second), result in zip(batch, scored, strict=True):
-                results[prompts[row], first, second] = result
+        work = _score_sharing if _worth_sharing(prefix, waiting) else _score_each
+        for (row, first, second), result in work(model, prefix, waiting, batch_size):
+            results[prompts[row], first, second] = result
     return [results[item] for item in items]
+
+
+_Item = tuple[int, Tokens, Tokens]
+_Scored = Iterator[tuple[_Item, tuple[FloatArray, FloatArray]]]
+
+
+def _worth_sharing(prefix: Prefix, items: Sequence[_Item]) -> bool:
+    """Whether first responses come up repeatedly, in a model that lets what is read have holes."""
+    return len({item[:2] for item in items}) < len(items) and not prefix.slides
+
+
+def _score_each(
+    model: PairLanguageModel, prefix: Prefix, items: Sequence[_Item], batch_size: int
+) -> _Scored:
+    """Both responses of each item in one pass."""
+    for batch in chunks(items, batch_size):
+        here = prefix.select([row for row, _, _ in batch])
+        laid_out = [
+            model.formatter.lay_out_responses(start, first, second)
+            for start, (_, first, second) in zip(here.starts, batch, strict=True)
+        ]
+        for item, scored in zip(batch, here.scores(model, laid_out), strict=True):
+            yield item, (scored[: len(item[1])], scored[len(item[1]) :])
+
+
+def _score_sharing(
+    model: PairLanguageModel, prefix: Prefix, items: Sequence[_Item], batch_size: int
+) -> _Scored:
+    """Each first response of a prompt in one pass, and its second ones in another."""
+    seconds: dict[tuple[int, Tokens], list[Tokens]] = {}
+    for row, first, second in items:
+        seconds.setdefault((row, first), []).append(second)
+    order = sorted(seconds, key=lambda each: (len(each[1]), each))
+    for batch in chunks(order, batch_size):
+        behind, alone = prefix.select([row for row, _ in batch]).behind(
+            model, [first for _, first in batch]
+        )
+        waiting = [(place, y) for place, each in enumerate(batch) for y in seconds[each]]
+        waiting.sort(key=lambda each: (len(each[1]), each))
+        for part in chunks(waiting, batch_size):
+            here = behind.select([place for place, _ in part])
+            plain = [
+                PairTokens([*y], [*range(start, start + len(y))], [True] * len(y))
+                for start, (_, y) in zip(here.starts, part, strict=True)
+            ]
+            for (place, y), scored in zip(part, here.scores(model, plain), strict=True):
+                row, first = batch[place]
+                yield (row, first, y), (alone[place], scored)
 
 
 def chunks(items: Sequence[ItemT], size: int) -> Iterator[Sequence[ItemT]]:
     """Consecutive pieces of at most `size` items."""
     return (items[start : start + size] for start in range(0, len(items), size))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prefix:
-    """What a model has read, one sequence per row, padded on the left.
-
-    Attributes:
-        cache: the keys and values of every layer.
-        attention_mask: `(rows, tokens)`, 0 for padding.
-        logits: `(rows, vocabulary)`, of the token behind each sequence.
-        starts: the position of that token, for each row.
-    """
-
-    cache: Any
-    attention_mask: Tensor
-    logits: Tensor
-    starts: tuple[int, ...]
-
-    @classmethod
-    def of(
-        cls,
-        model: PairLanguageModel,
-        sequences: Sequence[Sequence[int]],
-        positions: Sequence[Sequence[int]] | None = None,
-    ) -> Prefix:
-        """Read sequences of tokens; without `positions`, they are prompts, which count from 0."""
-        device = model.network.device
-        if positions is None:
-            positions = [range(len(tokens)) for tokens in sequences]
-        mask = pad([[1] * len(tokens) for tokens in sequences], 0, "left").to(device)
-        output = model.network(
-            input_ids=pad(sequences, model.formatter.end, "left").to(device),
-            attention_mask=mask,
-            position_ids=pad(positions, 0, "left").to(device),
-            use_cache=True,
-            **last_logits_only(model.network),
-        )
-        starts = tuple(each[-1] + 1 for each in positions)
-        return cls(output.past_key_values, mask, output.logits[:, -1], starts)
-
-    def select(self, rows: Sequence[int]) -> Prefix:
-        """A prefix whose row i is row `rows[i]` of this one; this one stays as it is."""
-        cache = copy.copy(self.cache)
-        cache.layers = [copy.copy(layer) for layer in self.cache.layers]
-        if list(rows) != list(range(len(self.starts))):
-            select_rows(cache, rows, self.logits.device)
-        index = torch.tensor(rows, device=self.logits.device)
-        return Prefix(
-            cache,
-            self.attention_mask[index],
-            self.logits[index],
-            tuple(self.starts[r] for r in rows),
-        )
-
-
-def last_logits_only(network: nn.Module) -> dict[str, int]:
-    """The option that spares the logits of all tokens but the last, where a model has it."""
-    accepted = inspect.signature(network.forward).parameters
-    return {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
-
-
-def select_rows(cache: Any, rows: Sequence[int], device: torch.device) -> None:
-    """Let row i of a cache be what row `rows[i]` was."""
-    index = torch.tensor(rows, device=device)
-    for layer in cache.layers:
-        if not hasattr(layer, "batch_select_indices"):
-            raise ValueError(
-                f"the model's cache has a {type(layer).__name__}; expected attention layers only "
-                f"(recurrent models cannot share a prompt between responses)."
-            )
-        layer.batch_select_indices(index)
-
-
-def _score_batch(
-    model: PairLanguageModel, prefix: Prefix, batch: Sequence[tuple[int, Tokens, Tokens]]
-) -> list[tuple[FloatArray, FloatArray]]:
-    laid_out = [
-        model.formatter.lay_out_responses(start, first, second)
-        for start, (_, first, second) in zip(prefix.starts, batch, strict=True)
-    ]
-    device = prefix.logits.device
-    # The last token is only predicted, never read.
-    mask = pad([[1] * (len(each.tokens) - 1) for each in laid_out], 0, "right").to(device)
-    tokens = pad([each.tokens for each in laid_out], model.formatter.end, "right").to(device)
-    output = model.network(
-        input_ids=tokens[:, :-1],
-        attention_mask=torch.cat([prefix.attention_mask, mask], dim=1),
-        position_ids=pad([each.positions[:-1] for each in laid_out], 0, "right").to(device),
-        past_key_values=prefix.cache,
-        use_cache=True,
-    )
-    log_probs = np.concatenate(
-        [
-            log_prob_of(prefix.logits[:, None], tokens[:, :1]),
-            log_prob_of(output.logits, tokens[:, 1:]),
-        ],
-        axis=1,
-    )
-    results = []
-    for row, ((_, first, _), each) in enumerate(zip(batch, laid_out, strict=True)):
-        scored = log_probs[row, : len(each.tokens)][each.scored]
-        check_numbers(scored)
-        results.append((scored[: len(first)], scored[len(first) :]))
-    return results
-
-
-def log_prob_of(logits: Tensor, tokens: Tensor) -> FloatArray:
-    """Log-probabilities of tokens `(...)` under logits `(..., vocabulary)`, as float64."""
-    logits = at_least_float32(logits)
-    chosen = logits.gather(-1, tokens[..., None]).squeeze(-1)
-    return (chosen - logits.logsumexp(dim=-1)).double().cpu().numpy()
-
-
-def check_numbers(values: FloatArray) -> None:
-    """Complain where a model predicts NaN: no token can be chosen by that, and no score given."""
-    if np.isnan(values).any():
-        raise FloatingPointError(
-            "the model's predictions are not numbers (NaN): its weights are damaged, or too large "
-            "for their precision."
-        )
-
-
-def at_least_float32(logits: Tensor) -> Tensor:
-    """Half-precision logits as float32: a softmax over a vocabulary needs the digits."""
-    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits

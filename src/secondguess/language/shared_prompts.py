@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from secondguess.language.collating import NOT_SCORED, Batch
-from secondguess.language.scoring import last_logits_only
+from secondguess.language.prefixes import last_logits_only
 
 FEWEST_ROWS_PER_PROMPT = 2
 """Prompts are shared where there are this many rows to one of them, on average."""

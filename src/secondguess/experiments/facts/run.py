@@ -7,7 +7,9 @@ language model; `quick` is a look at a few questions, `cpu` the run that the pag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import numpy as np
 
 from secondguess._arrays import FloatArray
 from secondguess.experiments.facts.cities import cities
+from secondguess.experiments.facts.costs import tokens_read
 from secondguess.experiments.facts.evaluation import deciles, judged
 from secondguess.experiments.facts.questions import (
     THREE_WORDINGS,
@@ -26,12 +29,14 @@ from secondguess.experiments.facts.questions import (
     split,
 )
 from secondguess.experiments.runner import Claim, Part, PartResult, check_known, run_experiment
+from secondguess.language.drawing import sample_firsts
 from secondguess.language.fitting import fine_tuning, fit
-from secondguess.language.meanings import ScoredMeaning, score_meanings
+from secondguess.language.generation import sample
+from secondguess.language.meanings import DrawnPairs, ScoredMeaning, draw_pairs, judge_pairs
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.recalibrating import recalibrate
 from secondguess.language.recalibration import LogitLine, SequenceRecalibration
-from secondguess.language.scoring import score, totals
+from secondguess.language.scoring import chunks, score, score_tokens, totals
 from secondguess.theory.records import SelfCheatScores
 
 
@@ -71,6 +76,10 @@ PRESETS = {
 }
 EXPERIMENT = "facts"
 OURS = "confidence of the meaning, recalibrated"
+BATCH_SIZE = 128
+ASKED_AT_ONCE = 250
+TIMED = 24
+"""Questions, for the costs."""
 
 
 def run_facts(
@@ -140,19 +149,29 @@ def _parts(config: FactsConfig, facts: Split) -> list[Part]:
             rng=np.random.default_rng([config.seed, 2]),
             meaning=config.wordings.meaning,
             num_samples=config.num_samples,
+            batch_size=BATCH_SIZE,
         ).recalibration
         assert found is not None
         return PartResult(metrics=asdict(found))
 
-    def ask(directory: Path, questions: Sequence[Fact], stream: int) -> PartResult:
-        rng = np.random.default_rng([config.seed, 3, stream])
-        return _asked(_trained(directory), questions, config, rng)
+    def asked(name: str, questions: Sequence[Fact], stream: int) -> list[Part]:
+        """In pieces, each of which is a part to resume at."""
+
+        def ask(directory: Path, some: Sequence[Fact], piece: int) -> PartResult:
+            rng = np.random.default_rng([config.seed, 3, stream, piece])
+            return _asked(_trained(directory), some, config, rng)
+
+        return [
+            part(f"{name}-{piece}", lambda directory, _, a=(some, piece): ask(directory, *a), 0.3)
+            for piece, some in enumerate(chunks(questions, ASKED_AT_ONCE))
+        ]
 
     return [
         part("training", train, 10.0),
         part("recalibration", correct, 1.0),
-        part("marked", lambda directory, _: ask(directory, facts.labelled, 0), 1.0),
-        part("test", lambda directory, _: ask(directory, facts.test, 1), 2.0),
+        *asked("marked", facts.labelled, 0),
+        *asked("test", facts.test, 1),
+        part("cost", lambda directory, _: _costs(_trained(directory), facts.test, config), 0.2),
         part("scores", lambda _, done: _table(done), 0.1),
     ]
 
@@ -168,15 +187,13 @@ def _asked(
     rng: np.random.Generator,
 ) -> PartResult:
     """The answer drawn first to each question, whether it is right, and its scores."""
-    prompts = [fact.prompt for fact in questions]
-    meaning = config.wordings.meaning
-    found = score_meanings(model, prompts, meaning, rng=rng, num_samples=config.num_samples)
+    drawn, found = _judged(model, questions, config, rng)
     given = [meanings[0] for meanings in found]
     rows = [
-        {"prompt": prompt, "responses": [answer.text]}
-        for prompt, answer in zip(prompts, given, strict=True)
+        {"prompt": fact.prompt, "responses": [answer.text]}
+        for fact, answer in zip(questions, given, strict=True)
     ]
-    worded = [one for [one] in score(model, rows)]
+    worded = [one for [one] in score(model, rows, batch_size=BATCH_SIZE)]
     wording = totals(worded)
     lengths = np.array([len(each.tokens) for each in worded])
     arrays = {
@@ -190,15 +207,76 @@ def _asked(
         "wording_log_marginal": wording.log_marginal,
         "wording_log_self_conditional": wording.log_self_conditional,
         "mean_log_probability": wording.log_marginal / lengths,
-        "semantic_entropy": np.array([_entropy(meanings) for meanings in found]),
+        "semantic_entropy": np.array([_entropy(each, model, config) for each in drawn]),
     }
     return PartResult(metrics={"share_right": float(arrays["right"].mean())}, arrays=arrays)
 
 
-def _entropy(meanings: Sequence[ScoredMeaning]) -> float:
+def _judged(
+    model: PairLanguageModel,
+    questions: Sequence[Fact],
+    config: FactsConfig,
+    rng: np.random.Generator,
+) -> tuple[list[DrawnPairs], list[list[ScoredMeaning]]]:
+    """What was drawn for each question, and the meaning that was drawn first, with its scores."""
+    meaning = config.wordings.meaning
+    drawn = draw_pairs(
+        model,
+        [fact.prompt for fact in questions],
+        meaning,
+        rng=rng,
+        num_samples=config.num_samples,
+        others=[()] * len(questions),
+        batch_size=BATCH_SIZE,
+    )
+    found = judge_pairs(
+        drawn,
+        meaning,
+        model.formatter,
+        lambda items: score_tokens(model, items, batch_size=BATCH_SIZE),
+        recalibration=None,
+    )
+    return drawn, found
+
+
+def _entropy(drawn: DrawnPairs, model: PairLanguageModel, config: FactsConfig) -> float:
     """Of the shares of the draws that the meanings have (Kuhn et al. 2023, discrete form)."""
-    shares = np.array([each.num_draws for each in meanings]) / sum(m.num_draws for m in meanings)
+    meanings = [config.wordings.meaning(model.formatter.text(one)) for one, _ in drawn.pairs]
+    shares = np.array([*Counter(meanings).values()]) / len(meanings)
     return float(-np.sum(shares * np.log(shares)))
+
+
+def _costs(model: PairLanguageModel, questions: Sequence[Fact], config: FactsConfig) -> PartResult:
+    """What each score costs per question: tokens read by the network, and seconds."""
+    some = questions[:TIMED]
+    prompts = [fact.prompt for fact in some]
+    ways: dict[str, Callable[[np.random.Generator], object]] = {
+        "an answer alone, and its log-probability": lambda rng: sample_firsts(
+            model, prompts, rng=rng, batch_size=BATCH_SIZE
+        ),
+        "confidence of the wording": lambda rng: sample(
+            model, prompts, rng=rng, batch_size=BATCH_SIZE
+        ),
+        "semantic entropy": lambda rng: sample_firsts(
+            model,
+            [prompt for prompt in prompts for _ in range(config.num_samples)],
+            rng=rng,
+            batch_size=BATCH_SIZE,
+        ),
+        "confidence of the meaning": lambda rng: _judged(model, some, config, rng),
+    }
+    metrics: dict[str, Any] = {}
+    for name, compute in ways.items():
+        with tokens_read(model.network) as read:
+            start = time.process_time()
+            compute(np.random.default_rng([config.seed, 4]))
+            seconds = time.process_time() - start
+        metrics[name] = {
+            "tokens": read.tokens / len(some),
+            "passes": read.passes / len(some),
+            "seconds": seconds / len(some),
+        }
+    return PartResult(metrics=metrics)
 
 
 def _scores_of(arrays: Mapping[str, np.ndarray], lines: Mapping[str, Any]) -> dict[str, FloatArray]:
@@ -223,9 +301,15 @@ def _scores_of(arrays: Mapping[str, np.ndarray], lines: Mapping[str, Any]) -> di
     }
 
 
+def _joined(done: Mapping[str, PartResult], name: str) -> dict[str, np.ndarray]:
+    """The arrays of all pieces of one kind."""
+    pieces = [each.arrays for part, each in done.items() if part.startswith(f"{name}-")]
+    return {key: np.concatenate([piece[key] for piece in pieces]) for key in pieces[0]}
+
+
 def _table(done: Mapping[str, PartResult]) -> PartResult:
     lines = done["recalibration"].metrics
-    marked, test = done["marked"].arrays, done["test"].arrays
+    marked, test = _joined(done, "marked"), _joined(done, "test")
     marked_scores, scores = _scores_of(marked, lines), _scores_of(test, lines)
     right, marked_right = test["right"].astype(bool), marked["right"].astype(bool)
     metrics: dict[str, Any] = {
