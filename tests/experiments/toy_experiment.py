@@ -6,6 +6,7 @@ Run as a process of its own, like the real ones; files in `out` tell it what to 
 import json
 import os
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -60,10 +61,9 @@ def run_unmeasured(*, preset: str, out: Path, seed: int) -> Path:
         parts=[Part(name="nothing", config={}, compute=lambda directory, done: PartResult())],
         claims=lambda done: [
             Claim.at_most("error of no answer", float("nan"), 0.1),
-            Claim.at_least("large: size", 1.0, 2.0),
+            replace(Claim.at_least("large: size", 1.0, 2.0), needs=TOO_SMALL.preset),
         ],
         draw=lambda done, directory: None,
-        needs=TOO_SMALL,
         out=out,
     )
 

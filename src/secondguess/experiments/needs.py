@@ -5,7 +5,10 @@ All of it stands here, before any run: how a run ends has no part in which claim
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from secondguess.report.sections import Claim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,14 @@ class Needs:
 
 
 NEEDS = {
+    ("cifar10h", "quick"): Needs(
+        claims=tuple(
+            f"CIFAR-10H: Cheat NN, {which}, has an ECE-2 no higher than its floor"
+            for which in ("as published", "recalibrated, the best pair model")
+        ),
+        preset="cpu",
+        why="its networks are pretrained on an eighth of the images",
+    ),
     ("frozen-lake", "quick"): Needs(
         claims=("hidden view: ", "visible views: ", "top-1 search"),
         preset="cpu",
@@ -38,3 +49,21 @@ NEEDS = {
     ),
 }
 """By experiment, as the command line calls it, and preset."""
+
+
+def marked(claims: Iterable[Claim], experiment: str, preset: str) -> list[Claim]:
+    """The claims of a run, those that it is too small for marked with the preset that they need.
+
+    >>> [claim] = marked([Claim.at_most("error", 0.2, 0.1)], "frozen-lake", "quick")
+    >>> claim.needs
+    ''
+
+    Args:
+        claims: as the run decides them.
+        experiment: as the command line calls it.
+        preset: of the run.
+    """
+    needs = NEEDS.get((experiment, preset))
+    if needs is None:
+        return list(claims)
+    return [replace(claim, needs=needs.preset_for(claim.name)) for claim in claims]

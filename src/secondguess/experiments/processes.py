@@ -143,7 +143,7 @@ def jobs_of(
             preset=preset,
             out=out,
             options=options,
-            effort=experiment.effort,
+            effort=experiment.minutes.get(preset, 1.0) * len(group),
         )
         for group in groups
     ]

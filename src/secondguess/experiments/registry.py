@@ -7,7 +7,7 @@ neither torch nor anything else that is heavy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,14 @@ class Experiment:
         run: `run(preset=, out=, seed=, **options)` runs or resumes one seed and returns the
             directory of its results.
         num_seeds: by preset.
-        effort: how long it takes compared with the others, roughly: the longest ones start first,
-            and bars use it.
+        minutes: by preset, what a seed takes on one core, roughly: the longest ones start first,
+            and bars use it. 1 where a preset is not named.
         independent_seeds: whether its seeds may run at the same time.
     """
 
     run: Callable[..., Path]
     num_seeds: Mapping[str, int]
-    effort: float = 1.0
+    minutes: Mapping[str, float] = field(default_factory=dict)
     independent_seeds: bool = True
 
 
@@ -66,21 +66,29 @@ def _facts(**settings: Any) -> Path:
 
 EXPERIMENTS = {
     "regression": Experiment(
-        run=_regression, num_seeds={"quick": 1, "cpu": 1, "paper": 1}, effort=2.0
+        run=_regression,
+        num_seeds={"quick": 1, "cpu": 1, "paper": 1},
+        minutes={"quick": 2.5, "cpu": 90, "paper": 90},
     ),
     "digits-of-pi": Experiment(
-        run=_digits_of_pi, num_seeds={"quick": 1, "cpu": 3, "paper": 1}, effort=3.0
+        run=_digits_of_pi,
+        num_seeds={"quick": 1, "cpu": 3, "paper": 1},
+        minutes={"quick": 4.5, "cpu": 25, "paper": 10_000},
     ),
     "frozen-lake": Experiment(
-        run=_frozen_lake, num_seeds={"quick": 1, "cpu": 2, "paper": 1}, effort=4.0
+        run=_frozen_lake,
+        num_seeds={"quick": 1, "cpu": 2, "paper": 1},
+        minutes={"quick": 2.5, "cpu": 75, "paper": 10_000},
     ),
     "cifar10h": Experiment(
         run=_cifar10h,
-        num_seeds={"quick": 2, "cpu": 8, "cpu-wrn": 1, "paper": 8},
-        effort=5.0,
+        num_seeds={"quick": 1, "cpu": 8, "cpu-wrn": 1, "paper": 8},
+        minutes={"quick": 4, "cpu": 15, "cpu-wrn": 120, "paper": 10_000},
         # Seed 0 tunes for all of them, and each adds to the summary of those before it.
         independent_seeds=False,
     ),
-    "facts": Experiment(run=_facts, num_seeds={"quick": 1, "cpu": 3}, effort=6.0),
+    "facts": Experiment(
+        run=_facts, num_seeds={"quick": 1, "cpu": 3}, minutes={"quick": 5, "cpu": 120}
+    ),
 }
 """By the name that the command line uses."""

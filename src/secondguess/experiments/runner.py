@@ -35,7 +35,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from secondguess._files import read_document, replacing, write_document
-from secondguess.experiments.needs import NEEDS, Needs
+from secondguess.experiments.needs import marked
 from secondguess.report.files import RESULT_FILE, write_page, write_result
 from secondguess.report.sections import Claim as Claim
 from secondguess.report.sections import Section
@@ -108,7 +108,6 @@ def run_experiment(
     claims: Callable[[Mapping[str, PartResult]], Sequence[Claim]],
     draw: Callable[[Mapping[str, PartResult], Path], None],
     describe: Callable[[Mapping[str, PartResult]], Section] | None = None,
-    needs: Needs | None = None,
     out: Path,
     report: Callable[[str], None] = print,
 ) -> Path:
@@ -124,7 +123,6 @@ def run_experiment(
         draw: from all parts and a directory to the figures in it.
         describe: from all parts to what the report says of them; without it, the report shows
             claims and figures alone.
-        needs: the claims that the preset is too small for, if any.
         out: where results of all experiments are.
         report: told what is going on, a line at a time.
 
@@ -169,7 +167,7 @@ def run_experiment(
             "machine": _machine(),
             "seconds": {name: round(part.seconds, 1) for name, part in done.items()},
             "metrics": {name: part.metrics for name, part in done.items()},
-            "claims": [asdict(_marked(claim, needs)) for claim in claims(done)],
+            "claims": [asdict(claim) for claim in claims(done)],
         },
     )
     figures = directory / "figures"
@@ -177,10 +175,6 @@ def run_experiment(
     draw(done, figures)
     report(f"{experiment} seed {seed}: {directory}")
     return directory
-
-
-def _marked(claim: Claim, needs: Needs | None) -> Claim:
-    return claim if needs is None else replace(claim, needs=needs.preset_for(claim.name))
 
 
 def run_preset(
@@ -219,10 +213,9 @@ def run_preset(
         seed=seed,
         config=asdict(config),
         parts=parts(config),
-        claims=claims,
+        claims=lambda done: marked(claims(done), experiment, preset),
         draw=draw,
         describe=describe,
-        needs=NEEDS.get((experiment, preset)),
         out=out,
     )
 

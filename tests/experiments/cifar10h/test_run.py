@@ -133,6 +133,7 @@ def test_the_command_runs_the_seeds_of_the_preset_and_prints_the_tables(
     monkeypatch.setitem(run.PRESETS, "quick", cheap)
     monkeypatch.setattr(reproduce, "run_side_by_side", in_this_process)
     arguments = ["reproduce", "cifar10h", "--data-dir", str(tiny), "--out", str(tiny / "out")]
+    arguments += ["--seeds", "2"]
     outcome = CliRunner().invoke(app, arguments)
     assert outcome.exit_code == 0, outcome.output
     assert (tiny / "out/cifar10h/quick/seed-1/result.json").exists()

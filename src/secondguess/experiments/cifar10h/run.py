@@ -26,6 +26,7 @@ from secondguess.experiments.cifar10h.page import (
 )
 from secondguess.experiments.cifar10h.protocol import (
     PAPER_RECIPES,
+    QUICK_RECIPE,
     ProtocolConfig,
     Recipe,
     shortened,
@@ -72,13 +73,9 @@ _TUNING, _FORMAT = "secondguess tuning", 1
 PRESETS = {
     "quick": Preset(
         backbone="frozen",
-        protocol=ProtocolConfig(
-            batch_size=256,
-            short_pretraining=60,
-            long_pretraining=150,
-            finetuning_lengths=(20, 60),
-            num_trials=3,
-        ),
+        protocol=ProtocolConfig(batch_size=256),
+        recipes=dict.fromkeys(("naive", "cheat"), QUICK_RECIPE),
+        methods=("naive", "ensemble", "cheat", "cheat-all-pairs"),
         variants=("original",),
         num_pretraining=6000,
         width=128,

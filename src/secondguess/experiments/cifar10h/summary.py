@@ -15,6 +15,7 @@ from secondguess.experiments.cifar10h.data import AnnotatedInputs
 from secondguess.experiments.cifar10h.evaluation import FromNaive, compare_with_naive
 from secondguess.experiments.cifar10h.page import cifar10h_summary_section, draw_calibration_errors
 from secondguess.experiments.cifar10h.tables import Rows, method_of
+from secondguess.experiments.needs import marked
 from secondguess.report.files import read_result, write_page, write_result
 
 _DIGITS = 6
@@ -47,6 +48,7 @@ def summarise(directory: Path, test: AnnotatedInputs) -> Path:
             if len(with_both) > 1:
                 found = compare_with_naive(directory, variant, row, with_both, test)
                 from_naive.setdefault(variant, {})[row] = found
+    claims = cifar10h_claims(rows, best, from_naive)
     parts = [name for result in results for name in result["seconds"]]
     summary = directory / "seed-all"
     (summary / "figures").mkdir(parents=True, exist_ok=True)
@@ -74,7 +76,7 @@ def summarise(directory: Path, test: AnnotatedInputs) -> Path:
                 }
                 for variant, rows_found in from_naive.items()
             },
-            "claims": [asdict(claim) for claim in cifar10h_claims(rows, best, from_naive)],
+            "claims": [asdict(claim) for claim in marked(claims, "cifar10h", directory.name)],
         },
     )
     return summary

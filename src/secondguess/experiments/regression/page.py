@@ -72,10 +72,10 @@ def _finding(methods: Mapping[str, Mapping[str, Any]]) -> str:
     others = [f"{TITLES[name]} {share}" for name, share in admitted.items() if name != OURS]
     if OURS not in admitted:
         return ""
-    rivals = f", where others state: {'; '.join(others)}" if others else ""
+    rivals = f" Others state: {'; '.join(others)}." if others else ""
     return (
-        f"The network that was trained on pairs knows how wrong it is: the variance it states is "
-        f"{admitted[OURS]} of its squared error{rivals}."
+        f"The variance that the network trained on pairs states is {admitted[OURS]} of its true "
+        f"squared error.{rivals}"
     )
 
 

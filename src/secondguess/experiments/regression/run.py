@@ -17,6 +17,7 @@ import torch
 
 from secondguess._arrays import check_at_least
 from secondguess.baselines import evidential
+from secondguess.experiments.needs import marked
 from secondguess.experiments.regression.claims import regression_claims
 from secondguess.experiments.regression.data import FUNCTIONS, quantile_inputs
 from secondguess.experiments.regression.figures import draw_figures
@@ -111,7 +112,7 @@ def run_regression(
         seed=seed,
         config=asdict(config) | asdict(size),
         parts=parts,
-        claims=regression_claims,
+        claims=lambda done: marked(regression_claims(done), "regression", preset),
         draw=partial(draw_figures, PLOT_INPUTS, FUNCTIONS[function]),
         describe=partial(regression_section, function),
         out=out,
