@@ -9,6 +9,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from secondguess.cli import fit, intervals, language, reproduce
+from secondguess.experiments.associations import run as associations
 from secondguess.experiments.cifar10h import run as cifar10h
 from secondguess.experiments.digits_of_pi import run as digits_of_pi
 from secondguess.experiments.facts import run as facts
@@ -36,7 +37,8 @@ from secondguess.training.loop import TrainingConfig
         (reproduce.Preset, digits_of_pi.PRESETS),
         (reproduce.Preset, frozen_lake.PRESETS),
         (reproduce.ImagePreset, cifar10h.PRESETS),
-        (reproduce.FactsPreset, facts.PRESETS),
+        (reproduce.LanguagePreset, facts.PRESETS),
+        (reproduce.LanguagePreset, associations.PRESETS),
     ],
 )
 def test_an_option_offers_what_the_library_knows(option: type[StrEnum], choices) -> None:

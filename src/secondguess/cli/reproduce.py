@@ -36,8 +36,8 @@ class ImagePreset(StrEnum):
     paper = "paper"
 
 
-class FactsPreset(StrEnum):
-    """How large a run on facts is."""
+class LanguagePreset(StrEnum):
+    """How large a run on a pretrained language model is."""
 
     quick = "quick"
     cpu = "cpu"
@@ -86,6 +86,7 @@ def register(app: typer.Typer) -> None:
         group.command(name)(_sequence_command(name, about))
     group.command()(cifar10h)
     group.command()(facts)
+    group.command()(associations)
     app.add_typer(group, name="reproduce")
 
 
@@ -108,8 +109,9 @@ def everything(
     if context.invoked_subcommand is not None:
         return
     options: dict[str, dict[str, Any]] = {name: {} for name in EXPERIMENTS}
-    if options.pop("facts", None) is not None:
-        tell("facts is left out: it needs a pretrained model (reproduce facts --model)\n")
+    for name in ("facts", "associations"):
+        if options.pop(name, None) is not None:
+            tell(f"{name} is left out: it needs a pretrained model (reproduce {name} --model)\n")
     with user_errors():
         from secondguess.experiments.cifar10h.data import find_data_dir
 
@@ -238,8 +240,8 @@ def cifar10h(
 def facts(
     model: Annotated[str, typer.Option(help="Pretrained causal model: folder, name or GGUF file.")],
     preset: Annotated[
-        FactsPreset, typer.Option(help="quick: a tiny slice. cpu: hours, three seeds.")
-    ] = FactsPreset.quick,
+        LanguagePreset, typer.Option(help="quick: a tiny slice. cpu: hours, three seeds.")
+    ] = LanguagePreset.quick,
     num_wordings: Annotated[int, typer.Option(help="Ways to word an answer: 3 or 12.")] = 3,
     seed: Seed = 0,
     seeds: Seeds = None,
@@ -250,6 +252,27 @@ def facts(
     if num_wordings not in (3, 12):
         raise typer.BadParameter("expected 3 or 12.", param_hint="--num-wordings")
     outcomes = _reproduce("facts", preset, seed, seeds, out, model=model, num_wordings=num_wordings)
+    _conclude(outcomes, strict=strict)
+
+
+def associations(
+    model: Annotated[str, typer.Option(help="Pretrained causal model: folder, name or GGUF file.")],
+    preset: Annotated[
+        LanguagePreset, typer.Option(help="quick: a tiny slice. cpu: about an hour.")
+    ] = LanguagePreset.quick,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="The file usf-free-association.jsonl, or its folder. Default: SECONDGUESS_DATA."
+        ),
+    ] = None,
+    seed: Seed = 0,
+    seeds: Seeds = None,
+    out: Out = Path("out"),
+    strict: Strict = False,
+) -> None:
+    """First words that come to people's minds: how far a model knows their shares."""
+    outcomes = _reproduce("associations", preset, seed, seeds, out, model=model, data_dir=data_dir)
     _conclude(outcomes, strict=strict)
 
 

@@ -64,6 +64,12 @@ def _facts(**settings: Any) -> Path:
     return run_facts(**settings)
 
 
+def _associations(**settings: Any) -> Path:
+    from secondguess.experiments.associations.run import run_associations
+
+    return run_associations(**settings)
+
+
 EXPERIMENTS = {
     "regression": Experiment(
         run=_regression,
@@ -89,6 +95,9 @@ EXPERIMENTS = {
     ),
     "facts": Experiment(
         run=_facts, num_seeds={"quick": 1, "cpu": 3}, minutes={"quick": 5, "cpu": 120}
+    ),
+    "associations": Experiment(
+        run=_associations, num_seeds={"quick": 1, "cpu": 1}, minutes={"quick": 5, "cpu": 20}
     ),
 }
 """By the name that the command line uses."""

@@ -1,15 +1,15 @@
 """`fit`: train a causal language model on pairs of responses.
 
-`training.loop.train` does the training; here is what it needs to know of language: the rows, a data
-source `batch_at(step)` that depends on nothing but seed and step, and the identity by which an
-interrupted run is recognised. The loss is in `shared_prompts`.
+`tuning.tune` does the training; here is what it needs to know of pairs: the rows, a data source
+`batch_at(step)` that depends on nothing but seed and step, and the identity by which an interrupted
+run is recognised. The loss is in `shared_prompts`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,13 @@ import numpy as np
 from accelerate import PartialState
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from secondguess.language.adapters import Adapter
 from secondguess.language.collating import Batch, PairCollator
 from secondguess.language.formatting import AnyRow, Layout, PairFormatter
 from secondguess.language.model import PairLanguageModel, context_length, load_network
 from secondguess.language.rows import Rows, Survey, held_out_of
 from secondguess.language.shared_prompts import pair_loss
-from secondguess.training.loop import TrainingConfig, TrainingHistory, train
+from secondguess.language.tuning import tune
+from secondguess.training.loop import TrainingConfig, TrainingHistory
 
 FULL_LEARNING_RATE = 1e-4
 LORA_LEARNING_RATE = 1e-3
@@ -191,17 +191,14 @@ def fit(
         **({} if checkpoint_dir is None else pair_model.identity),
     }
     source = str(network.config.name_or_path if isinstance(model, tuple) else model)
-    adapter = None
-    if lora_rank is not None:
-        adapter = Adapter(network, lora_rank, base=source, seed=config.seed)
-    if gradient_checkpointing:
-        network.gradient_checkpointing_enable({"use_reentrant": False})
-    history = train(
-        network if adapter is None else adapter,
-        loss=lambda _, batch: pair_loss(network, batch),  # an adapter is inside the network
+    pair_model, history = tune(
+        pair_model,
         batch_at=pair_batches(usable, formatter, batch_size=batch_size, seed=config.seed),
         config=config,
+        base=source,
+        lora_rank=lora_rank,
         validate=_validation(network, held_out, formatter, batch_size) if held_out else None,
+        gradient_checkpointing=gradient_checkpointing,
         checkpoint_dir=checkpoint_dir,
         checkpoint_every=checkpoint_every,
         identity=identity,
@@ -209,11 +206,6 @@ def fit(
         log_with=log_with,
         log_dir=log_dir,
     )
-    if gradient_checkpointing:
-        network.gradient_checkpointing_disable()
-    if adapter is not None:
-        saved = adapter.saved()
-        pair_model = replace(pair_model, network=adapter.merge(), adapter=saved)
     return PairFit(pair_model, history, len(usable), len(held_out), num_skipped)
 
 

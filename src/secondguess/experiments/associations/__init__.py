@@ -1,0 +1,1 @@
+"""Free association: the first word that comes to mind, asked of a pretrained language model."""
