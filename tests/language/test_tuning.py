@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from language.models import pair_model, pair_rows
 
@@ -15,7 +16,10 @@ from secondguess.language.tuning import tune
 from secondguess.training.loop import TrainingConfig
 
 
-def test_the_loss_is_the_callers_and_the_adapter_comes_back_with_the_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lora_layers", [None, 1])
+def test_the_loss_is_the_callers_and_the_adapter_comes_back_with_the_model(
+    tmp_path: Path, lora_layers: int | None
+) -> None:
     base = pair_model("llama")
     base.network.save_pretrained(tmp_path / "base")
     base.formatter.tokenizer.save_pretrained(tmp_path / "base")
@@ -34,9 +38,13 @@ def test_the_loss_is_the_callers_and_the_adapter_comes_back_with_the_model(tmp_p
         config=TrainingConfig(num_steps=5, learning_rate=0.01, warmup_steps=1),
         base=tmp_path / "base",
         lora_rank=2,
+        lora_layers=lora_layers,
     )
     assert seen == [0, 1, 2, 3, 4]
     assert history.losses[-1] < history.losses[0]
+    assert trained.adapter is not None
+    layers = {name.split(".layers.")[1][0] for name in trained.adapter.tensors}
+    assert layers == ({"0", "1"} if lora_layers is None else {"1"})
     trained.save(tmp_path / "tuned")
     assert not (tmp_path / "tuned" / "model.safetensors").exists()
     again = PairLanguageModel.load(tmp_path / "tuned")

@@ -29,6 +29,7 @@ def tune(
     base: Path | str,
     loss: Callable[[PreTrainedModel, Batch], Tensor] = pair_loss,
     lora_rank: int | None = None,
+    lora_layers: int | None = None,
     validate: Callable[[object], float] | None = None,
     gradient_checkpointing: bool = False,
     **options: Any,
@@ -53,13 +54,16 @@ def tune(
         base: where the network is from, to be written beside an adapter.
         loss: the mean loss of a batch; it may be given more than `PairCollator` puts in.
         lora_rank: train an adapter of this rank instead of the weights themselves (see `adapters`).
+        lora_layers: how many of the last layers the adapter is for; all if None.
         validate: a loss on held-out data.
         gradient_checkpointing: compute activations twice instead of keeping them.
         options: of `training.loop.train`.
     """
     network, adapter = model.network, None
     if lora_rank is not None:
-        adapter = Adapter(network, lora_rank, base=str(base), seed=config.seed)
+        adapter = Adapter(
+            network, lora_rank, base=str(base), seed=config.seed, num_layers=lora_layers
+        )
     if gradient_checkpointing:
         network.gradient_checkpointing_enable({"use_reentrant": False})
     history = train(

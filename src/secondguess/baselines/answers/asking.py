@@ -15,16 +15,11 @@ import numpy as np
 import torch
 
 from secondguess._arrays import FloatArray
-from secondguess.language.collating import pad
+from secondguess.language.formatting import PairTokens
 from secondguess.language.meaning_functions import Meaning, normalised
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.scoring import (
-    DEFAULT_BATCH_SIZE,
-    Prefix,
-    Tokens,
-    chunks,
-    log_prob_of,
-)
+from secondguess.language.prefixes import Prefix, Tokens, log_prob_of
+from secondguess.language.scoring import DEFAULT_BATCH_SIZE, chunks
 
 AskAgain = Callable[[str, str], str]
 """From a question and an answer to a prompt about both."""
@@ -141,20 +136,11 @@ def _log_probs_behind(
     model: PairLanguageModel, prefix: Prefix, texts: Sequence[Tokens]
 ) -> list[float]:
     """Log-probabilities of tokens behind a prefix, one text per row."""
-    device = prefix.logits.device
-    tokens = pad(texts, model.formatter.end, "right").to(device)
-    log_probs = log_prob_of(prefix.logits[:, None], tokens[:, :1])
-    if tokens.shape[1] > 1:  # the last token is only predicted, never read
-        places = [
-            [start + place for place in range(tokens.shape[1] - 1)] for start in prefix.starts
-        ]
-        read = torch.ones_like(tokens[:, :-1])
-        logits = model.network(
-            input_ids=tokens[:, :-1],
-            attention_mask=torch.cat([prefix.attention_mask, read], dim=1),
-            position_ids=torch.tensor(places, device=device),
-            past_key_values=prefix.cache,
-            use_cache=True,
-        ).logits
-        log_probs = np.concatenate([log_probs, log_prob_of(logits, tokens[:, 1:])], axis=1)
-    return [float(row[: len(text)].sum()) for row, text in zip(log_probs, texts, strict=True)]
+    if max(map(len, texts)) == 1:  # nothing has to be read
+        tokens = torch.tensor(texts, device=prefix.logits.device)
+        return log_prob_of(prefix.logits[:, None], tokens)[:, 0].tolist()
+    laid_out = [
+        PairTokens(list(text), list(range(start, start + len(text))), [True] * len(text))
+        for start, text in zip(prefix.starts, texts, strict=True)
+    ]
+    return [float(each.sum()) for each in prefix.scores(model, laid_out)]

@@ -51,7 +51,7 @@ class AssociationsConfig:
     """
 
     training: AssociationTraining
-    sizes: tuple[int, int, int] = (4000, 317, 700)
+    sizes: tuple[int, int, int] = (4000, 217, 400)
     num_answers: int = 15
     num_prompted: int = 100
     seed: int = 0
@@ -61,7 +61,7 @@ PRESETS = {
     "quick": AssociationsConfig(
         training=AssociationTraining(model=""), sizes=(240, 60, 60), num_answers=10, num_prompted=10
     ),
-    "cpu": AssociationsConfig(training=AssociationTraining(model="")),
+    "cpu": AssociationsConfig(training=AssociationTraining(model="", lora_layers=15)),
 }
 EXPERIMENT = "associations"
 

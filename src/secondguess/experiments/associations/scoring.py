@@ -20,7 +20,8 @@ from secondguess.experiments.associations.norms import Cue, as_response
 from secondguess.experiments.runner import Arrays
 from secondguess.language.formatting import PairFormatter
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.scoring import Prefix, at_least_float32, chunks, score, totals
+from secondguess.language.prefixes import Prefix, at_least_float32
+from secondguess.language.scoring import chunks, score, totals
 from secondguess.theory.records import SelfCheatScores
 
 _PROPOSALS_PER_ANSWER = 1.5

@@ -30,6 +30,7 @@ class AssociationTraining:
         cues_per_step: cues of a batch.
         pairs_per_cue: first answers drawn for each of them.
         lora_rank: of the adapter.
+        lora_layers: how many of the last layers it is for; all if None.
         learning_rate: the highest one.
         seed: of the draws and of the adapter.
     """
@@ -39,6 +40,7 @@ class AssociationTraining:
     cues_per_step: int = 16
     pairs_per_cue: int = 1
     lora_rank: int = 16
+    lora_layers: int | None = None
     learning_rate: float = LORA_LEARNING_RATE
     seed: int = 0
 
@@ -68,6 +70,7 @@ def train_model(
         config=fine_tuning(num_steps, learning_rate=config.learning_rate, seed=config.seed),
         base=config.model,
         lora_rank=config.lora_rank,
+        lora_layers=config.lora_layers,
         checkpoint_dir=checkpoint_dir,
         identity={"experiment": "associations", **model.identity},
         progress="training",
