@@ -9,6 +9,7 @@ them, beside `base_model.json`, which says whose adapter it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -92,9 +93,8 @@ class Adapter(nn.Module):
             # The product is scaled by alpha / rank; with a constant alpha the best learning rate
             # hardly depends on the rank.
             lora_alpha=32,
-            target_modules="all-linear",
+            target_modules="all-linear" if num_layers is None else _in_last(network, num_layers),
             task_type="CAUSAL_LM",
-            layers_to_transform=None if num_layers is None else _last_layers(network, num_layers),
         )
         with torch.random.fork_rng():
             torch.manual_seed(seed)
@@ -125,9 +125,13 @@ class Adapter(nn.Module):
         return self.wrapped.merge_and_unload()
 
 
-def _last_layers(network: PreTrainedModel, number: int) -> list[int]:
+def _in_last(network: PreTrainedModel, num_layers: int) -> list[str]:
+    """The linear layers inside the last layers of a network, by name."""
     total = network.config.get_text_config(decoder=True).num_hidden_layers
-    return list(range(max(0, total - check_at_least("num_layers", number, 1)), total))
+    first = total - check_at_least("num_layers", num_layers, 1)
+    linear = (name for name, each in network.named_modules() if isinstance(each, nn.Linear))
+    numbered = ((name, re.search(r"\.(\d+)\.", name)) for name in linear)
+    return [name for name, found in numbered if found and int(found[1]) >= first]
 
 
 def has_adapter(source: Path | str) -> bool:

@@ -31,6 +31,10 @@ NAIVE = "p(1 - p)"
 SCALED = "p(1 - p), scaled on held-out pairs"
 PROMPTED = "iterative prompting of the pretrained model"
 
+EVENTS_PER_BIN = 500
+"""As in the paper: 5,000 images of ten classes in 100 bins."""
+FEWEST_BINS = 5
+
 
 def truth_of(answers: ScoredAnswers) -> Annotations:
     """Estimates of p(answer|cue) and of its square.
@@ -99,17 +103,25 @@ def judged(
 ) -> dict[str, Any]:
     """One row of the table."""
     truth = truth_of(answers)
+    num_bins = max(FEWEST_BINS, len(prediction) // EVENTS_PER_BIN)
     error = grouping_error(prediction, truth)
-    ece = second_order_ece(prediction, truth)
-    floor = second_order_ece_floor(prediction, answers.participants, rng=rng, num_simulations=20)
+    ece = second_order_ece(prediction, truth, num_bins=num_bins)
+    floor = second_order_ece_floor(
+        prediction, answers.participants, rng=rng, num_bins=num_bins, num_simulations=20
+    )
     return {
-        "first_order_ece": first_order_ece(prediction, truth),
+        "num_events": len(prediction),
+        "num_bins": num_bins,
+        "first_order_ece": first_order_ece(prediction, truth, num_bins=num_bins),
         "grouping_error": error,
         "mean_variance": mean_variance(prediction),
         "second_order_ece": ece,
-        "standard_error": second_order_ece_standard_error(prediction, truth, rng=rng),
+        "standard_error": second_order_ece_standard_error(
+            prediction, truth, rng=rng, num_bins=num_bins
+        ),
         "floor": floor.mean,
         "share_of_grouping_error": ece / error,
+        "share_in_100_bins": second_order_ece(prediction, truth) / error,
         "negative": float((prediction.variance < 0).mean()),
         "cue_correlation": cue_correlation(prediction, answers),
     }
