@@ -53,7 +53,7 @@ class AssociationsConfig:
     training: AssociationTraining
     sizes: tuple[int, int, int] = (4000, 217, 400)
     num_answers: int = 15
-    num_prompted: int = 60
+    num_prompted: int = 40
     seed: int = 0
 
 
