@@ -25,7 +25,7 @@ from secondguess.language.scoring import chunks, score, totals
 from secondguess.theory.records import SelfCheatScores
 
 _PROPOSALS_PER_ANSWER = 1.3
-"""Words are proposed by their first tokens; and a third more than are kept."""
+"""Words are proposed by their first tokens, a third more of them than are kept."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
