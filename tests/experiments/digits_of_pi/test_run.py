@@ -16,6 +16,7 @@ from secondguess.experiments.digits_of_pi.run import (
     pi_parts,
     run_digits_of_pi,
 )
+from secondguess.experiments.needs import NEEDS
 from secondguess.experiments.runner import PartResult
 from secondguess.experiments.sequence_models import load_model
 from secondguess.language.answering import answer
@@ -154,6 +155,13 @@ def decided(value: float) -> dict[str, bool]:
 def test_claims_hold_and_fail():
     assert all(decided(0.0).values())
     assert not any(decided(0.2).values())
+
+
+def test_the_quick_preset_is_not_judged_by_deciles():
+    needs = NEEDS["digits-of-pi", "quick"]
+    unjudged = [name for name in decided(0.0) if needs.preset_for(name)]
+    assert len(unjudged) == 2
+    assert all("of a decile" in name for name in unjudged)
 
 
 def test_shades_run_from_white_to_red():
