@@ -248,3 +248,19 @@ def test_interrupted_twice_it_resumes_to_the_same_result(tmp_path):
         *(f"seed-0 {part}" for part in ("before", "training", "training", "after")),
         *(f"seed-1 {part}" for part in ("before", "training", "training", "after")),
     ]
+
+
+def test_an_impatient_second_interrupt_leaves_what_can_be_resumed(tmp_path):
+    (tmp_path / "slow").touch()
+    process = start(tmp_path)
+    checkpoints = tmp_path / "toy" / "quick" / "seed-0" / "parts" / "training/checkpoints"
+    wait_for(checkpoints / "step-000000010.safetensors")
+    for _ in range(2):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.02)
+    output, _ = process.communicate()
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
+    (tmp_path / "slow").unlink()
+    output, _ = start(tmp_path).communicate()
+    assert "toy: 1 of 2 claims hold" in output

@@ -19,6 +19,7 @@ from secondguess.cli import reproduce
 from secondguess.cli.app import app
 from secondguess.experiments.cifar10h import data, frozen, protocol, run
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
+from secondguess.experiments.cifar10h.methods import METHODS
 from secondguess.experiments.cifar10h.tables import tables
 from secondguess.experiments.cifar10h.task import VARIANTS
 from secondguess.report.reading import read_run
@@ -142,6 +143,13 @@ def test_the_command_runs_the_seeds_of_the_preset_and_prints_the_tables(
     mistaken = CliRunner().invoke(app, [*arguments, "--methods", "psychic"])
     assert mistaken.exit_code == 2
     assert "'psychic' is no method; expected one of naive" in mistaken.output
+
+
+@pytest.mark.parametrize("preset", [name for name, size in run.PRESETS.items() if size.recipes])
+def test_a_preset_without_a_search_has_a_recipe_for_each_method(preset: str) -> None:
+    size = run.PRESETS[preset]
+    tuned = {METHODS[name].tuned_as or name for name in size.methods}
+    assert tuned <= set(size.recipes or {})
 
 
 def test_tuning_of_other_settings_is_not_taken_for_ours(tiny: Path) -> None:

@@ -74,7 +74,7 @@ PRESETS = {
     "quick": Preset(
         backbone="frozen",
         protocol=ProtocolConfig(batch_size=256),
-        recipes=dict.fromkeys(("naive", "cheat"), QUICK_RECIPE),
+        recipes=dict.fromkeys(("naive", "cheat", "cheat-all-pairs"), QUICK_RECIPE),
         methods=("naive", "ensemble", "cheat", "cheat-all-pairs"),
         variants=("original",),
         num_pretraining=6000,
@@ -238,6 +238,8 @@ def method_part(tasks: Tasks, variant: str, name: str, *, tuning: Path, seed: in
         return result
 
     config = settings | {"variant": variant, "method": name, "seed": seed}
+    if size.recipes is not None:
+        config["recipe"] = asdict(size.recipes[method.tuned_as or name])
     return Part(name=f"{variant}/{name}", config=config, compute=compute)
 
 
