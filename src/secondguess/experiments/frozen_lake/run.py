@@ -117,7 +117,7 @@ _SMALL = LakeConfig(
     average_decay=0.998,
 )
 PRESETS = {
-    "quick": replace(_SMALL, num_steps=600, track_every=150, num_samples=640),
+    "quick": replace(_SMALL, num_steps=1200, track_every=300, num_samples=640),
     "cpu": replace(_SMALL, num_steps=18_000),
     "paper": LakeConfig(),
 }
