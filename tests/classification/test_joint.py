@@ -10,9 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from torch.nn.functional import logsigmoid
 
 from secondguess.classification.binary_joint import BinaryJoint, ClasswiseJoint
-from secondguess.classification.heads import MixturePairHead
+from secondguess.classification.correlation_joint import CorrelationJoint
+from secondguess.classification.heads import CorrelationPairHead, MixturePairHead
 from secondguess.classification.joint import PairJoint, TabularJoint
 from secondguess.classification.log_space import log_softmax_table
 from secondguess.classification.mixture_joint import MixtureJoint
@@ -39,11 +41,21 @@ def _mixture() -> MixtureJoint:
     )
 
 
+def _correlation() -> CorrelationJoint:
+    log_means, log_shares = _random(ROWS, 4).log_softmax(-1), logsigmoid(_random(ROWS, 4, seed=1))
+    return CorrelationJoint(log_means, log_shares, logsigmoid(_random(ROWS, seed=2)))
+
+
 def _binary() -> BinaryJoint:
     return BinaryJoint(_random(ROWS), _random(ROWS, seed=1))
 
 
-TABULAR = {"table": _table, "mixture": _mixture, "binary": _binary}
+TABULAR = {
+    "table": _table,
+    "mixture": _mixture,
+    "correlation": _correlation,
+    "binary": _binary,
+}
 SCALARS = [(1.0, 0.3), (1.7, 0.0), (0.6, -0.4), (2.5, 0.9)]
 
 
@@ -176,6 +188,44 @@ def test_mixture_is_valid_whatever_its_parameters(
     assert (scores.epistemic_confidence <= 1).all()
     if equal and correlation is None:
         assert (joint.epistemic_variance <= 1e-12).all()
+
+
+@given(
+    outputs=hnp.arrays(np.float32, (3, 6), elements=logits),
+    rate=st.sampled_from([0.0, 5.0, -5.0, -80.0]),
+    correlation=st.sampled_from([None, 0.0, 0.2, -0.2, 0.99, -0.99]),
+    double=st.booleans(),
+)
+@settings(max_examples=300, deadline=None)
+def test_correlation_head_is_valid_whatever_its_outputs(outputs, rate, correlation, double) -> None:
+    head = CorrelationPairHead(in_features=6, num_classes=5)
+    with torch.no_grad():
+        head.outputs.weight.copy_(torch.eye(6))
+        head.log_rate.fill_(rate)
+        joint = head(torch.from_numpy(outputs))
+    if double:
+        joint = joint.double()
+    if correlation is not None:
+        joint = _recalibrated(joint, 1.5, correlation)
+    assert (joint.epistemic_variance >= 0).all()
+    assert (joint.epistemic_confidence <= 1).all()
+    assert (joint.epistemic_confidence >= 0).all()
+    assert (joint.log_self_conditional >= joint.log_marginal).all()
+    scores = joint.scores()
+    assert (scores.epistemic_variance >= 0).all()
+    assert (scores.epistemic_confidence <= 1).all()
+
+
+def test_correlation_joint_is_the_mixture_that_it_says_it_is() -> None:
+    joint = _correlation()
+    means, doubtful = joint.log_means.exp(), (joint.log_means + joint.log_shares).exp()
+    total, r = doubtful.sum(1, keepdim=True), joint.log_correlation.exp().unsqueeze(1)
+    settled = (means - doubtful).unsqueeze(1) + total.unsqueeze(2) * torch.eye(4).double()
+    mixture = MixtureJoint(
+        torch.cat([1 - r, r * doubtful / total], 1).log(),
+        torch.cat([means.unsqueeze(1), settled], 1).log(),
+    )
+    torch.testing.assert_close(joint.log_joint, mixture.log_joint)
 
 
 @given(

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from secondguess.classification.binary_joint import BinaryJoint, ClasswiseJoint
+from secondguess.classification.correlation_joint import CorrelationJoint
 from secondguess.classification.joint import PairJoint, TabularJoint
 from secondguess.classification.mixture_joint import MixtureJoint
 from secondguess.classification.pairs import PairData
@@ -26,10 +27,14 @@ def _joints() -> dict[str, PairJoint]:
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(2, 6, 4, generator=generator).double()
     mixture = _mixture()
+    shares, correlations = -logits[1].exp(), -logits[0, :, 0].exp()
+    correlation = CorrelationJoint(logits[0].log_softmax(-1), shares, correlations)
     one = torch.ones((), dtype=torch.float64)
     return {
         "mixture": mixture,
         "mixture with a copy": mixture.recalibrated(one, 0.2 * one),
+        "correlation": correlation,
+        "correlation with a copy": correlation.recalibrated(one, 0.2 * one),
         "table": TableJoint(mixture.log_joint),
         "binary": BinaryJoint(logits[0, :, 0], logits[1, :, 0]),
         "classwise": ClasswiseJoint(logits[0].log_softmax(-1), logits[1]),

@@ -80,8 +80,8 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         targets: `responses` or `counts`. There is no default that would guess it.
         head: `correlation`, `mixture`, `symmetric`, or `binary` (mean and correlation; with more
             than two classes one such pair per class, which gives no table). By default
-            `correlation` or `mixture`, whichever makes held-out pairs likelier; `mixture` where the
-            backbone is a network alone.
+            `correlation`, or `mixture` where that makes held-out pairs likelier (with 2,000 rows or
+            more, and up to ten classes); `mixture` where the backbone is a network alone.
         num_components: R of the mixture head; see `MixturePairHead` for the default.
         backbone: `linear` is a logistic regression with a head that learns from pairs how far it is
             off: fast, and hard to beat where rows are few or features are those of a good encoder.

@@ -1,6 +1,7 @@
 """Heads: the last layer of a pair model, from features `(n, in_features)` to a `PairJoint`.
 
-- `CorrelationPairHead`: a marginal and one correlation; K + 1 outputs; variances never negative.
+- `CorrelationPairHead`: a marginal, one correlation and a background; K + 1 outputs; variances
+  never negative.
 - `BinaryPairHead`: two classes, mean and correlation; 2 outputs; variances never negative.
 - `ClasswisePairHead`: one binary joint per class; 2 K outputs; variances never negative.
 - `SymmetricPairHead`: any symmetric table; K^2 outputs; variances may come out negative.
@@ -15,6 +16,7 @@ classes, and the head learns what to add.
 from __future__ import annotations
 
 import copy
+import math
 from typing import Literal
 
 import torch
@@ -23,6 +25,7 @@ from torch.nn.functional import logsigmoid
 
 from secondguess._arrays import check_at_least
 from secondguess.classification.binary_joint import BinaryJoint, ClasswiseJoint
+from secondguess.classification.correlation_joint import CorrelationJoint
 from secondguess.classification.joint import PairJoint
 from secondguess.classification.log_space import log_softmax_table
 from secondguess.classification.mixture_joint import MixtureJoint
@@ -32,19 +35,25 @@ from secondguess.models.initial import lecun_linear
 HeadName = Literal["correlation", "mixture", "symmetric", "binary"]
 
 MAX_DEFAULT_COMPONENTS = 10
+_FIRST_BACKGROUND = 0.1
+"""Of all classes together, when the training begins."""
 
 
 class CorrelationPairHead(nn.Module):
-    """A marginal m and one correlation r for all classes: `r diag(m) + (1 - r) m m^T`.
+    """A marginal m, one correlation r for all classes and a background (`CorrelationJoint`).
 
-    The joint of Proposition E.2 for any number of classes, and that of a Dirichlet distribution
-    over p(.|x): V(y) = r m(y) (1 - m(y)). It is always valid, has the fewest outputs of all heads
-    and is therefore learned from few rows; it cannot say that two labels are mistaken for each
-    other more often than others.
+    It is always valid, has the fewest outputs of all heads and is therefore learned from few rows;
+    it cannot say that two labels are mistaken for each other more often than others.
+
+    The background is m(y) b / (m(y) + b), with one rate b for all rows and classes, which is
+    learned: all of a probability far below b, and no more than b of a large one. Some people choose
+    an unlikely label whatever the item is, and where p(y|x) is small mostly for that reason, there
+    is little about it that could be learned. With b = 0, V(y) = r m(y) (1 - m(y)) as for a
+    Dirichlet distribution over p(.|x), and the variance of rare classes comes out too large.
 
     >>> joint = CorrelationPairHead(in_features=3, num_classes=4)(torch.zeros(5, 3))
-    >>> joint.epistemic_variance[0]  # half of 1/4 (1 - 1/4)
-    tensor([0.0938, 0.0938, 0.0938, 0.0938], grad_fn=<SelectBackward0>)
+    >>> joint.epistemic_variance[0]  # a little below half of 1/4 (1 - 1/4)
+    tensor([0.0775, 0.0775, 0.0775, 0.0775], grad_fn=<SelectBackward0>)
     """
 
     def __init__(
@@ -60,16 +69,19 @@ class CorrelationPairHead(nn.Module):
         self.num_classes = check_at_least("num_classes", num_classes, 2)
         self.num_offsets = num_classes if offset else 0
         self.outputs = lecun_linear(in_features, num_classes + 1, generator=generator)
+        # Of the rate, beyond where it starts: so weight decay draws it there and not to 1.
+        self.log_rate = nn.Parameter(torch.zeros(1))
 
-    def forward(self, features: Tensor) -> MixtureJoint:
-        """Features `(n, in_features)` to a mixture of one component and its copy."""
+    def forward(self, features: Tensor) -> CorrelationJoint:
+        """Features `(n, in_features)` to a joint with one correlation per row."""
         features, offset = _split_offset(features, self.num_offsets)
         outputs = _full_precision(self.outputs(features))
         logits = outputs[:, :-1] if offset is None else outputs[:, :-1] + offset
-        log_marginal = logits.log_softmax(-1).unsqueeze(1)
-        return MixtureJoint(
-            torch.zeros_like(outputs[:, :1]), log_marginal, logsigmoid(outputs[:, -1])
-        )
+        log_means = logits.log_softmax(-1)
+        log_rate = math.log(_FIRST_BACKGROUND / self.num_classes) + self.log_rate
+        # d / m = m / (m + b)
+        log_shares = logsigmoid(log_means - log_rate)
+        return CorrelationJoint(log_means, log_shares, logsigmoid(outputs[:, -1]))
 
 
 class BinaryPairHead(nn.Module):
