@@ -3,9 +3,9 @@
 Two protocols: `PairJoint` is what every parametrisation gives, and `TabularJoint` is that of joints
 which also say how often two different classes occur together. The parametrisations are in
 `table_joint.py`, `mixture_joint.py`, `correlation_joint.py` and `binary_joint.py`. They hold
-tensors only and have no weights: a head (`heads.py`) makes them from features. Everything stays in log space and is
-differentiable; `double()` comes before anything that leaves torch, because differences of
-log-probabilities lose most digits of a float32.
+tensors only and have no weights: a head (`heads.py`) makes them from features. Everything stays in
+log space and is differentiable; `double()` comes before anything that leaves torch, because
+differences of log-probabilities lose most digits of a float32.
 
 Axes: rows are examples (n), then classes (K) of y1, then classes of y2.
 """
