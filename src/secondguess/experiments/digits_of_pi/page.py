@@ -12,6 +12,9 @@ from secondguess.experiments.runner import PartResult
 from secondguess.report.numbers import number, percent
 from secondguess.report.sections import Answer, AnswerGroup, Figure, Section, Table
 
+_SHOWN_RATE = "0.3"
+"""The response rate of the finding; at lower ones small runs make up nothing by any ranking."""
+
 
 def pi_section(parts: Mapping[str, PartResult]) -> Section:
     """Tables, answers and captions for a whole run."""
@@ -46,13 +49,15 @@ def pi_section(parts: Mapping[str, PartResult]) -> Section:
 
 def _finding(samples: Mapping[str, Any]) -> str:
     """What the most trusted statements are worth, and what is promised for all of them."""
-    rates = samples["rate_and_standard_error"]
-    rival = min(RIVALS, key=lambda name: rates[name]["0.2"][0])
+    rates = {
+        name: found[_SHOWN_RATE][0] for name, found in samples["rate_and_standard_error"].items()
+    }
+    rival = min(RIVALS, key=lambda name: rates[name])
     overall = samples["overall"]
     return (
-        f"Of the fifth of its statements that the model trusts most by its confidence C, "
-        f"{percent(rates[CONFIDENCE]['0.2'][0])} are made up; by the best other ranking ({rival}), "
-        f"{percent(rates[rival]['0.2'][0])}. Over all statements 1 - C promises at most "
+        f"Of the {percent(float(_SHOWN_RATE))} of its statements that the model trusts most by its "
+        f"confidence C, {percent(rates[CONFIDENCE])} are made up; by the best other ranking "
+        f"({rival}), {percent(rates[rival])}. Over all statements 1 - C promises at most "
         f"{percent(overall['promised_rate'])} made up, and "
         f"{percent(overall['hallucination_rate'])} are."
     )
