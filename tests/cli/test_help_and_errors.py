@@ -161,3 +161,17 @@ def test_sizes_that_no_experiment_has_are_refused(tmp_path: Path, option: tuple[
     assert result.exit_code == 2
     assert option[0] in result.stderr
     assert not out.exists()
+
+
+def test_bars_of_libraries_are_not_drawn_into_logs() -> None:
+    program = (
+        "import sys; sys.argv = ['secondguess', '--help']\n"
+        "from secondguess.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "from tqdm.auto import tqdm\n"
+        "list(tqdm([1, 2]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert "recalibrate" in done.stdout

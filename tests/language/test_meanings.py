@@ -68,6 +68,8 @@ def test_where_every_wording_was_drawn_the_sums_are_exact() -> None:
             assert each.scores.epistemic_confidence == pytest.approx(confidence, rel=1e-6)
             assert each.cautious.epistemic_confidence == pytest.approx(confidence, rel=1e-6)
         assert sum(each.num_draws for each in meanings) == 60
+        # Two responses per draw, each with one word or more and its end.
+        assert sum(each.num_tokens for each in meanings) >= 60 * 2 * 2
 
 
 def test_with_a_generator_of_its_own_a_prompt_is_judged_as_if_alone() -> None:

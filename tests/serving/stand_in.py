@@ -81,7 +81,14 @@ class KnownEngine:
                 found.setdefault(question.meaning(each.text), []).append(each)
             results.append(
                 [
-                    ScoredMeaning(name, same[0].text, len(same), same[0].scores, same[0].scores)
+                    ScoredMeaning(
+                        name,
+                        same[0].text,
+                        len(same),
+                        same[0].scores,
+                        same[0].scores,
+                        num_tokens=sum(each.num_tokens for each in same),
+                    )
                     for name, same in found.items()
                 ]
             )

@@ -4,12 +4,15 @@ This module imports nothing beyond the standard library, so that the command can
 where the `cli` extra is missing. Commands live in one file per group and are joined in `app.py`.
 """
 
+import os
 import sys
 from collections.abc import Callable
 
 
 def main() -> None:
     """Run the command line; the entry point that pyproject.toml names."""
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")  # libraries draw their bars into logs otherwise
     try:
         _command()()
     except KeyboardInterrupt:  # commands hear it themselves; this one came before or after

@@ -143,6 +143,7 @@ class PairFormatter:
         self.context_length = context_length
         self.end: int = tokenizer.eos_token_id  # pyright: ignore[reportAttributeAccessIssue]
         self.separator = self._tokens(config.separator) if config.separator else ()
+        self._pieces: dict[int, str] = {}
         self.max_prompt_length: int | None = None
         """How many tokens a prompt may have, its separator included."""
         if context_length is not None:
@@ -264,6 +265,13 @@ class PairFormatter:
         """A response as text, without its end."""
         kept = list(tokens[:-1] if tokens and tokens[-1] == self.end else tokens)
         return self.tokenizer.decode(kept)  # pyright: ignore[reportReturnType]
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """Each token as text of its own."""
+        # A tokenizer takes some microseconds per call, whatever it decodes, and tokens come again.
+        for token in {*tokens} - self._pieces.keys():
+            self._pieces[token] = str(self.tokenizer.decode([token]))
+        return [self._pieces[token] for token in tokens]
 
     def lay_out_responses(
         self, start: int, first: Sequence[int], second: Sequence[int]

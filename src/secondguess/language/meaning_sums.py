@@ -97,6 +97,14 @@ class Draws:
             dict.fromkeys(first for first, second in self.meanings if second is not _NOT_DRAWN)
         )
 
+    def num_tokens(self, name: Hashable) -> int:
+        """Of all draws whose first response means this."""
+        return sum(
+            len(one) + len(two or ())
+            for (first, _), (one, two) in zip(self.meanings, self.pairs, strict=True)
+            if first == name
+        )
+
     def scored(self, name: Hashable) -> list[Tokens]:
         """The wordings whose probabilities are needed: those that any of the sums may run over."""
         # Leaving out one draw takes away at most two of the first wordings.

@@ -51,6 +51,7 @@ class ScoredMeaning:
         cautious: scores whose confidence is at most the true one of the model, shape `()`, except
             with the probability `failure_rate` of the call: for bounds.
         cut_off: whether the wording was ended at the length limit, not by the model.
+        num_tokens: of the responses with this meaning and of those drawn behind them, together.
     """
 
     meaning: Hashable
@@ -59,6 +60,7 @@ class ScoredMeaning:
     scores: SelfCheatScores
     cautious: SelfCheatScores
     cut_off: bool = False
+    num_tokens: int = 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ScoredMeaning) and self.meaning == other.meaning
@@ -248,6 +250,7 @@ def judge_pairs(
                     correct(found.scores(cautious=False)),
                     correct(found.scores(cautious=True)),
                     found.best in each.cut_off,
+                    draws.num_tokens(name),
                 )
                 for name, found in summed.items()
             ]

@@ -60,6 +60,11 @@ class ScoredResponse:
         return self.log_self_conditional - self.log_marginal
 
     @property
+    def num_tokens(self) -> int:
+        """How many tokens it has, with the end."""
+        return len(self.tokens)
+
+    @property
     def scores(self) -> SelfCheatScores:
         """The totals over the tokens, of shape `()`, recalibrated if the model was."""
         return totals([self])[0]

@@ -170,7 +170,6 @@ def _by_window(
 def describe(formatter: PairFormatter, response: ScoredResponse) -> Row:
     """A scored response as JSON: totals, then one entry per token."""
     scores = response.scores
-    pieces = [formatter.tokenizer.decode([token]) for token in response.tokens]
     return {
         "text": response.text,
         "cut_off": response.cut_off,
@@ -178,7 +177,7 @@ def describe(formatter: PairFormatter, response: ScoredResponse) -> Row:
         "log_self_conditional": float(scores.log_self_conditional),
         "epistemic_confidence": number(float(scores.epistemic_confidence)),
         "epistemic_variance": number(float(scores.epistemic_variance)),
-        "tokens": pieces,
+        "tokens": formatter.pieces(response.tokens),
         "token_log_marginal": response.log_marginal.tolist(),
         "token_log_self_conditional": response.log_self_conditional.tolist(),
         "cheating": response.cheating.tolist(),

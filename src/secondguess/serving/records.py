@@ -158,7 +158,7 @@ def completion(
 ) -> Record:
     """The object around the choices; `kind` is `chat.completion` or `text_completion`."""
     read = sum(map(len, prompts))
-    written = sum(_num_tokens(each) for choice in decided for each in choice.candidates)
+    written = sum(each.num_tokens for choice in decided for each in choice.candidates)
     return {
         "id": f"{'chatcmpl' if kind.startswith('chat') else 'cmpl'}-{uuid.uuid4().hex}",
         "object": kind,
@@ -170,13 +170,6 @@ def completion(
             "total_tokens": read + written,
         },
     }
-
-
-def _num_tokens(candidate: ScoredResponse | ScoredMeaning) -> int:
-    """Of the meanings only the wordings that are kept count, by their words."""
-    if isinstance(candidate, ScoredMeaning):
-        return candidate.num_draws * (len(candidate.text.split()) + 1)
-    return len(candidate.tokens)
 
 
 def chat_chunks(whole: Record, choices: Sequence[Record], *, usage: bool) -> Iterator[Record]:

@@ -50,7 +50,7 @@ def _examples_of(
         "pairs": [_pair(model, pairs, offset, each, rng) for each in drawn],
         "scored": [
             {
-                "words": _words(model, each.tokens),
+                "words": model.formatter.pieces(each.tokens),
                 "log_marginal": each.log_marginal.tolist(),
                 "log_self_conditional": each.log_self_conditional.tolist(),
                 "confidence": float(confidence),
@@ -76,9 +76,9 @@ def _pair(
         model, [(tuple(prompt.tolist()), first.tokens, second)], batch_size=1
     )
     return {
-        "first": _words(model, first.tokens),
+        "first": model.formatter.pieces(first.tokens),
         "first_log_probs": first.log_marginal.tolist(),
-        "second": _words(model, second),
+        "second": model.formatter.pieces(second),
         "second_log_probs": second_log_probs.tolist(),
     }
 
@@ -90,7 +90,3 @@ def _draw(log_weights: FloatArray, rng: np.random.Generator) -> int:
 
 def _tokens(padded: IntArray, end: int) -> tuple[int, ...]:
     return tuple(padded[: 1 + int((padded != end).sum())].tolist())
-
-
-def _words(model: PairLanguageModel, tokens: tuple[int, ...]) -> list[str]:
-    return [str(model.formatter.tokenizer.decode([token])) for token in tokens]

@@ -15,6 +15,8 @@ from secondguess.theory.calibration.thresholds import guaranteed_threshold
 
 TRUSTED_SHARE = 0.1
 NUM_BINS = 10
+ERROR_RATES = (0.05, 0.1, 0.2)
+"""Which marked answers are asked to guarantee."""
 
 
 def area_under_curve(scores: FloatArray, right: np.ndarray) -> float:
@@ -65,15 +67,17 @@ def judged(
     right: np.ndarray,
     marked_scores: FloatArray,
     marked_right: np.ndarray,
-    *,
-    max_error_rate: float = 0.05,
 ) -> dict[str, Any]:
-    """One row of the table: a score on test questions, with a threshold from marked answers."""
-    threshold = guaranteed_threshold(marked_scores, ~marked_right, max_error_rate=max_error_rate)
-    given = threshold.answers(scores)
+    """One row of the table: a score on test questions, with thresholds from marked answers."""
+    answered, wrong = {}, {}
+    for rate in ERROR_RATES:
+        found = guaranteed_threshold(marked_scores, ~marked_right, max_error_rate=rate)
+        given = found.answers(scores)
+        answered[f"{rate:g}"] = float(given.mean())
+        wrong[f"{rate:g}"] = float((~right[given]).mean()) if given.any() else None
     return {
         "auroc": area_under_curve(scores, right),
         "wrong_among_trusted": wrong_among_trusted(scores, right),
-        "answered": float(given.mean()),
-        "wrong_among_answered": float((~right[given]).mean()) if given.any() else None,
+        "answered": answered,
+        "wrong_among_answered": wrong,
     }

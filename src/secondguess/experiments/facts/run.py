@@ -7,18 +7,17 @@ language model; `quick` is a look at a few questions, `cpu` the run that the pag
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from secondguess._arrays import FloatArray
+from secondguess.experiments.facts.asking import BATCH_SIZE, asked, costs
 from secondguess.experiments.facts.cities import cities
-from secondguess.experiments.facts.costs import tokens_read
 from secondguess.experiments.facts.evaluation import deciles, judged
 from secondguess.experiments.facts.questions import (
     THREE_WORDINGS,
@@ -29,14 +28,11 @@ from secondguess.experiments.facts.questions import (
     split,
 )
 from secondguess.experiments.runner import Claim, Part, PartResult, check_known, run_experiment
-from secondguess.language.drawing import sample_firsts
 from secondguess.language.fitting import fine_tuning, fit
-from secondguess.language.generation import sample
-from secondguess.language.meanings import DrawnPairs, ScoredMeaning, draw_pairs, judge_pairs
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.recalibrating import recalibrate
 from secondguess.language.recalibration import LogitLine, SequenceRecalibration
-from secondguess.language.scoring import chunks, score, score_tokens, totals
+from secondguess.language.scoring import chunks
 from secondguess.theory.records import SelfCheatScores
 
 
@@ -56,7 +52,7 @@ class FactsConfig:
     """
 
     model: str = ""
-    sizes: tuple[int, int, int, int] = (4160, 500, 500, 1000)
+    sizes: tuple[int, int, int, int] = (4160, 300, 300, 1000)
     num_wordings: int = 3
     lora_rank: int = 16
     learning_rate: float = 1e-3
@@ -76,10 +72,9 @@ PRESETS = {
 }
 EXPERIMENT = "facts"
 OURS = "confidence of the meaning, recalibrated"
-BATCH_SIZE = 128
+FOLDED = f"{OURS}, 1/C for C above 1"
+RIVALS = ("total log-probability", "mean log-probability", "semantic entropy")
 ASKED_AT_ONCE = 250
-TIMED = 24
-"""Questions, for the costs."""
 
 
 def run_facts(
@@ -117,7 +112,7 @@ def run_facts(
 
 
 def _parts(config: FactsConfig, facts: Split) -> list[Part]:
-    depends = asdict(config)
+    depends, meaning = asdict(config), config.wordings.meaning
     training = {key: depends[key] for key in depends if key != "num_samples"}
 
     def part(name: str, compute: Any, effort: float) -> Part:
@@ -143,23 +138,28 @@ def _parts(config: FactsConfig, facts: Split) -> list[Part]:
 
     def correct(directory: Path, _: Mapping[str, PartResult]) -> PartResult:
         rows = config.wordings.rows(facts.recalibration, np.random.default_rng([config.seed, 1, 1]))
-        found = recalibrate(
+        better = recalibrate(
             _trained(directory),
             rows,
             rng=np.random.default_rng([config.seed, 2]),
-            meaning=config.wordings.meaning,
+            meaning=meaning,
             num_samples=config.num_samples,
             batch_size=BATCH_SIZE,
-        ).recalibration
-        assert found is not None
-        return PartResult(metrics=asdict(found))
+        )
+        better.save(directory / "model")
+        assert better.recalibration is not None
+        return PartResult(metrics=asdict(better.recalibration))
 
-    def asked(name: str, questions: Sequence[Fact], stream: int) -> list[Part]:
+    def timed(directory: Path, _: Mapping[str, PartResult]) -> PartResult:
+        options: Any = {"num_samples": config.num_samples, "seed": config.seed}
+        return costs(_trained(directory), facts.test, meaning, **options)
+
+    def pieces(name: str, questions: Sequence[Fact], stream: int) -> list[Part]:
         """In pieces, each of which is a part to resume at."""
 
         def ask(directory: Path, some: Sequence[Fact], piece: int) -> PartResult:
             rng = np.random.default_rng([config.seed, 3, stream, piece])
-            return _asked(_trained(directory), some, config, rng)
+            return asked(_trained(directory), some, meaning, rng, num_samples=config.num_samples)
 
         return [
             part(f"{name}-{piece}", lambda directory, _, a=(some, piece): ask(directory, *a), 0.3)
@@ -169,114 +169,21 @@ def _parts(config: FactsConfig, facts: Split) -> list[Part]:
     return [
         part("training", train, 10.0),
         part("recalibration", correct, 1.0),
-        *asked("marked", facts.labelled, 0),
-        *asked("test", facts.test, 1),
-        part("cost", lambda directory, _: _costs(_trained(directory), facts.test, config), 0.2),
+        *pieces("marked", facts.labelled, 0),
+        *pieces("test", facts.test, 1),
+        part("cost", timed, 0.2),
         part("scores", lambda _, done: _table(done), 0.1),
     ]
 
 
 def _trained(directory: Path) -> PairLanguageModel:
-    return PairLanguageModel.load(directory.parent / "training" / "model")
+    return _loaded(directory.parent / "training" / "model")
 
 
-def _asked(
-    model: PairLanguageModel,
-    questions: Sequence[Fact],
-    config: FactsConfig,
-    rng: np.random.Generator,
-) -> PartResult:
-    """The answer drawn first to each question, whether it is right, and its scores."""
-    drawn, found = _judged(model, questions, config, rng)
-    given = [meanings[0] for meanings in found]
-    rows = [
-        {"prompt": fact.prompt, "responses": [answer.text]}
-        for fact, answer in zip(questions, given, strict=True)
-    ]
-    worded = [one for [one] in score(model, rows, batch_size=BATCH_SIZE)]
-    wording = totals(worded)
-    lengths = np.array([len(each.tokens) for each in worded])
-    arrays = {
-        "right": np.array(
-            [each.meaning == fact.answer for each, fact in zip(given, questions, strict=True)]
-        ),
-        "meaning_log_marginal": np.array([each.scores.log_marginal for each in given]),
-        "meaning_log_self_conditional": np.array(
-            [each.scores.log_self_conditional for each in given]
-        ),
-        "wording_log_marginal": wording.log_marginal,
-        "wording_log_self_conditional": wording.log_self_conditional,
-        "mean_log_probability": wording.log_marginal / lengths,
-        "semantic_entropy": np.array([_entropy(each, model, config) for each in drawn]),
-    }
-    return PartResult(metrics={"share_right": float(arrays["right"].mean())}, arrays=arrays)
-
-
-def _judged(
-    model: PairLanguageModel,
-    questions: Sequence[Fact],
-    config: FactsConfig,
-    rng: np.random.Generator,
-) -> tuple[list[DrawnPairs], list[list[ScoredMeaning]]]:
-    """What was drawn for each question, and the meaning that was drawn first, with its scores."""
-    meaning = config.wordings.meaning
-    drawn = draw_pairs(
-        model,
-        [fact.prompt for fact in questions],
-        meaning,
-        rng=rng,
-        num_samples=config.num_samples,
-        others=[()] * len(questions),
-        batch_size=BATCH_SIZE,
-    )
-    found = judge_pairs(
-        drawn,
-        meaning,
-        model.formatter,
-        lambda items: score_tokens(model, items, batch_size=BATCH_SIZE),
-        recalibration=None,
-    )
-    return drawn, found
-
-
-def _entropy(drawn: DrawnPairs, model: PairLanguageModel, config: FactsConfig) -> float:
-    """Of the shares of the draws that the meanings have (Kuhn et al. 2023, discrete form)."""
-    meanings = [config.wordings.meaning(model.formatter.text(one)) for one, _ in drawn.pairs]
-    shares = np.array([*Counter(meanings).values()]) / len(meanings)
-    return float(-np.sum(shares * np.log(shares)))
-
-
-def _costs(model: PairLanguageModel, questions: Sequence[Fact], config: FactsConfig) -> PartResult:
-    """What each score costs per question: tokens read by the network, and seconds."""
-    some = questions[:TIMED]
-    prompts = [fact.prompt for fact in some]
-    ways: dict[str, Callable[[np.random.Generator], object]] = {
-        "an answer alone, and its log-probability": lambda rng: sample_firsts(
-            model, prompts, rng=rng, batch_size=BATCH_SIZE
-        ),
-        "confidence of the wording": lambda rng: sample(
-            model, prompts, rng=rng, batch_size=BATCH_SIZE
-        ),
-        "semantic entropy": lambda rng: sample_firsts(
-            model,
-            [prompt for prompt in prompts for _ in range(config.num_samples)],
-            rng=rng,
-            batch_size=BATCH_SIZE,
-        ),
-        "confidence of the meaning": lambda rng: _judged(model, some, config, rng),
-    }
-    metrics: dict[str, Any] = {}
-    for name, compute in ways.items():
-        with tokens_read(model.network) as read:
-            start = time.process_time()
-            compute(np.random.default_rng([config.seed, 4]))
-            seconds = time.process_time() - start
-        metrics[name] = {
-            "tokens": read.tokens / len(some),
-            "passes": read.passes / len(some),
-            "seconds": seconds / len(some),
-        }
-    return PartResult(metrics=metrics)
+@lru_cache(maxsize=1)
+def _loaded(folder: Path) -> PairLanguageModel:
+    """Once for all parts of a run."""
+    return PairLanguageModel.load(folder)
 
 
 def _scores_of(arrays: Mapping[str, np.ndarray], lines: Mapping[str, Any]) -> dict[str, FloatArray]:
@@ -290,8 +197,10 @@ def _scores_of(arrays: Mapping[str, np.ndarray], lines: Mapping[str, Any]) -> di
     wording = SelfCheatScores(
         arrays["wording_log_marginal"], arrays["wording_log_self_conditional"]
     )
+    corrected = correct(meaning)
     return {
-        OURS: correct(meaning).epistemic_confidence,
+        OURS: corrected.epistemic_confidence,
+        FOLDED: 1 - corrected.confidence_gap("reciprocal"),
         "confidence of the meaning": meaning.epistemic_confidence,
         "confidence of the wording": wording.epistemic_confidence,
         "confidence gap of the wording": -wording.confidence_gap(),
@@ -316,7 +225,7 @@ def _table(done: Mapping[str, PartResult]) -> PartResult:
         name: judged(values, right, marked_scores[name], marked_right)
         for name, values in scores.items()
     }
-    for name in (OURS, "confidence of the meaning", "confidence of the wording"):
+    for name in (OURS, FOLDED, "confidence of the meaning", "confidence of the wording"):
         metrics[name]["deciles"] = deciles(scores[name], right)
     return PartResult(metrics=metrics)
 
@@ -324,7 +233,6 @@ def _table(done: Mapping[str, PartResult]) -> PartResult:
 def _claims(done: Mapping[str, PartResult]) -> list[Claim]:
     table = done["scores"].metrics
     ours = table[OURS]
-    rivals = ("total log-probability", "mean log-probability", "semantic entropy")
     largest = max(abs(confidence - share) for confidence, share in ours["deciles"])
     return [
         Claim.at_most(
@@ -337,6 +245,6 @@ def _claims(done: Mapping[str, PartResult]) -> list[Claim]:
         Claim.at_least(
             f"{OURS}: AUROC, against the best rival",
             ours["auroc"],
-            max(table[name]["auroc"] for name in rivals),
+            max(table[name]["auroc"] for name in RIVALS),
         ),
     ]
