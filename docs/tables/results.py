@@ -16,6 +16,8 @@ import pages
 from pages import DOCS, table
 
 from secondguess.experiments.digits_of_pi.rankings import RIVALS
+from secondguess.experiments.facts.run import OURS
+from secondguess.experiments.facts.run import RIVALS as FACTS_RIVALS
 from secondguess.experiments.regression.run import PRESETS
 
 PAGE = "results.md"
@@ -26,7 +28,7 @@ def results() -> list[Run]:
     """All committed runs that the table speaks of."""
     return [
         run
-        for name in ("regression", "digits-of-pi", "frozen-lake", "cifar10h")
+        for name in ("regression", "digits-of-pi", "frozen-lake", "cifar10h", "facts")
         for run in pages.results(name)
         if "experiment" in run  # not a projection of costs
     ]
@@ -151,6 +153,25 @@ def cifar10h(preset: str) -> list[list[str]]:
     ]
 
 
+def facts(preset: str) -> list[list[str]]:
+    """How well scores tell right answers about cities from wrong ones."""
+    runs = runs_of("facts", preset)
+    found = [run["metrics"]["scores"] for run in runs]
+
+    def row(title: str, choose: Callable[[dict[str, Any], str], float]) -> list[str]:
+        values = [
+            cell([choose(scores, key) for scores in found], form)
+            for key, form in (("auroc", "{:.3f}"), ("wrong_among_trusted", "{:.1%}"))
+        ]
+        what = "AUROC; wrong of the 10 % most trusted"
+        return [f"facts: {title}", preset, f"{len(runs)}", what, "; ".join(values)]
+
+    return [
+        row(OURS, lambda scores, key: scores[OURS][key]),
+        *(row(name, lambda scores, key, name=name: scores[name][key]) for name in FACTS_RIVALS),
+    ]
+
+
 def experiments() -> str:
     """All rows."""
     rows = [
@@ -162,6 +183,7 @@ def experiments() -> str:
         *frozen_lake("quick"),
         *frozen_lake("cpu"),
         *cifar10h("cpu"),
+        *facts("cpu"),
     ]
     return table(["experiment: method", "preset", "seeds", "measure", "result"], rows, num_left=2)
 

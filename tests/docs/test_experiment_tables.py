@@ -16,6 +16,7 @@ from pages import DOCS
         "digits_of_pi",
         "frozen_lake",
         "cifar10h",
+        "facts",
         "ece_floor",
         "results",
         "serving_page",
