@@ -7,6 +7,7 @@ Nothing heavy is imported at the top: the workers of `calibrate` import the main
 from __future__ import annotations
 
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -21,6 +22,16 @@ from typing import Any
 
 COLUMNS = ("--probs-col", "p", "--variance-col", "v")
 TESTS = Path(__file__).resolve().parent.parent
+CHILDREN_NEED = (
+    "cli.added_columns",
+    "cli.calibration_job",
+    "cli.columns",
+    "language.fitting",
+    "language.recalibrating",
+    "language.windows",
+    "report.page",
+)
+"""Imported once, before the children are forked: they live too short to import it themselves."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +85,11 @@ def make_inputs(folder: Path) -> None:
     import numpy as np
     from transformers.utils import logging
 
-    import secondguess.cli.added_columns
-    import secondguess.cli.calibration_job
-    import secondguess.cli.columns
-    import secondguess.language.fitting
-    import secondguess.language.recalibrating
-    import secondguess.language.windows
-    import secondguess.report.page  # noqa: F401
     from secondguess.language.examples import tiny_pair_model
     from secondguess.language.model import PairLanguageModel
 
+    for module in CHILDREN_NEED:
+        importlib.import_module(f"secondguess.{module}")
     logging.disable_progress_bar()
     rng = np.random.default_rng(0)
     responses = (rng.random((40, 2)) < 0.5).astype(int)
