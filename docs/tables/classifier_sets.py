@@ -160,16 +160,16 @@ MADE: dict[str, Callable[[np.random.Generator], tuple[Part, np.ndarray]]] = {
 }
 
 
-def load(name: str, folder: Path, seed: int) -> tuple[Part, Part, np.ndarray]:
+def load(name: str, folder: Path, seed: int, order: int = 0) -> tuple[Part, Part, np.ndarray]:
     """Rows to train on in random order, rows to test on, and the groups of the first.
 
-    A quarter of the groups, 5,000 rows at most, is the test, and the same for every seed, which
-    only decides the order of the others. Where features are many, all rows but
-    the test, without their labels, decide the principal components that stand for them. (Components
-    of a few hundred training rows would fit those rows and no others: cross-fitted errors would
-    come out too large, for every method.)
+    A quarter of the groups, 5,000 rows at most, is the test; the seed decides which. For each
+    `order` the other rows come in another one, beside the same test. Where features are many, all
+    rows but the test, without their labels, decide the principal components that stand for them.
+    (Components of a few hundred training rows would fit those rows and no others: cross-fitted
+    errors would come out too large, for every method.)
     """
-    rng = np.random.default_rng([0, 7])
+    rng = np.random.default_rng([seed, 7])
     rows, groups = MADE[name](rng) if name in MADE else REAL[name](folder)
     units, unit = np.unique(groups, return_inverse=True)
     place = rng.permutation(len(units))[unit]
@@ -181,6 +181,6 @@ def load(name: str, folder: Path, seed: int) -> tuple[Part, Part, np.ndarray]:
         values, vectors = np.linalg.eigh(features[training].T @ features[training])
         features = features @ vectors[:, np.argsort(values)[::-1][:NUM_COMPONENTS]]
     rows = Part(features, rows.counts)
-    if seed > 0:
-        training = np.random.default_rng([seed, 7]).permutation(training)
+    if order > 0:
+        training = np.random.default_rng([order, 7]).permutation(training)
     return rows.take(training), rows.take(testing[:5000]), groups[training]

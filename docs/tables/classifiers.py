@@ -241,7 +241,7 @@ def run(folder: Path, minutes: float) -> None:
         if time.monotonic() - start > 60 * minutes:
             return
         if (name, seed) not in loaded:
-            loaded[name, seed] = load(name, folder, seed)
+            loaded[name, seed] = load(name, folder, 0, order=seed)
         training, testing, groups = loaded[name, seed]
         num_rows = size or len(training.counts)
         if num_rows > 1.1 * len(training.counts):
