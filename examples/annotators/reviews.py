@@ -30,11 +30,13 @@ class Reviews:
     Attributes:
         texts: the n reviews.
         ratings: `(n, 5)` strings, one column per rater (columns are not the same person).
+        workers: `(n, 5)` strings, who gave each rating.
         groups: `(n,)` strings, the original review a text was edited from.
     """
 
     texts: list[str]
     ratings: np.ndarray
+    workers: np.ndarray
     groups: np.ndarray
 
     def __len__(self) -> int:
@@ -63,6 +65,7 @@ def load_reviews(data_dir: Path) -> Reviews:
     return Reviews(
         texts=[row["description"] for row in rows],
         ratings=np.array([list(row["review_workers"].values()) for row in rows]),
+        workers=np.array([list(row["review_workers"]) for row in rows]),
         groups=np.array([row["original_id"] for row in rows]),
     )
 

@@ -129,6 +129,7 @@ def test_batches_draw_anew_each_epoch_from_the_row_they_show() -> None:
     drawn = set()
     for step in range(50):
         batch = batch_at(step)
+        assert isinstance(batch.inputs, torch.Tensor)
         assert (batch.y1 // 10 == batch.inputs).all()
         assert (batch.y2 // 10 == batch.inputs).all()
         assert (batch.y1 != batch.y2).all()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from secondguess.classification import predicting
 from secondguess.classification.heads import HeadName, PairModel, build_head
 from secondguess.classification.pairs import PairData
 from secondguess.classification.predicting import (
@@ -48,14 +47,14 @@ def _model(head: HeadName, num_classes: int = 4) -> PairModel:
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_chunks_change_nothing(head, monkeypatch) -> None:
+def test_chunks_change_nothing(head) -> None:
     rng = np.random.default_rng(0)
     model, inputs = _model(head), torch.from_numpy(rng.normal(size=(100, 3)))
     data = PairData.from_responses(rng.integers(4, size=(100, 3)), classes=range(4))
     whole = joint_of(model, inputs)
     one_chunk = mean_loss(model, inputs, data)
     assert one_chunk == held_out_loss(whole, data)
-    monkeypatch.setattr(predicting, "ROWS_AT_ONCE", 7)
+    model.rows_at_once = 7
     assert [rows.stop for rows, _ in joints_of(model, inputs)][-2:] == [98, 100]
     variance = read_joints(
         joints_of(model, inputs), len(inputs), lambda joint: joint.prediction().variance

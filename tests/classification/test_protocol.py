@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import joblib
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -122,6 +123,24 @@ def test_intervals_are_forgotten_by_the_next_fit(model) -> None:
     assert ((interval.lower <= model.predict_proba(X)) & (interval.upper <= 1)).all()
     with pytest.raises(Exception, match="is not calibrated"):
         model.fit(X, Y).predict_interval(X)
+
+
+@BOTH
+def test_a_pickle_predicts_the_same(model, tmp_path) -> None:
+    X, Y = _responses(400)
+    model = model.fit(X[:200], Y[:200]).calibrate(X[200:], Y[200:])
+    joblib.dump(model, tmp_path / "model.joblib")
+    again = joblib.load(tmp_path / "model.joblib")
+    np.testing.assert_array_equal(again.predict_variance(X), model.predict_variance(X))
+    interval, expected = (each.predict_interval(X, miss_rate=0.2) for each in (again, model))
+    np.testing.assert_array_equal(interval.lower, expected.lower)
+    assert again.calibration_conditions_ == model.calibration_conditions_
+
+
+def test_pairs_on_another_classifier_have_no_format_of_their_own(tmp_path) -> None:
+    model = PairMetaClassifier(LogisticRegression(), "responses")
+    with pytest.raises(TypeError, match=r"LogisticRegression, .* joblib.dump\(model, path\)"):
+        model.save(tmp_path / "model")
 
 
 @BOTH

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from secondguess.classification import predicting
 from secondguess.classification.distributions import predicted_distribution
 from secondguess.classification.estimators import PairClassifier
 from secondguess.classification.losses import pair_loss, snapshot_loss
@@ -117,7 +116,7 @@ def test_recalibration_by_all_annotations_repairs_what_was_spoilt():
     assert better <= held_out_loss(fit_recalibration(sharp, data)(sharp), data, snapshot=True)
 
 
-def test_the_loss_of_chunks_is_the_loss_of_all(monkeypatch):
+def test_the_loss_of_chunks_is_the_loss_of_all():
     rng = np.random.default_rng(0)
     ones = rng.binomial(6, 0.3, 50)
     counts = np.stack([rng.integers(2, 9, 50), ones], axis=1)
@@ -126,7 +125,7 @@ def test_the_loss_of_chunks_is_the_loss_of_all(monkeypatch):
     model.fit(inputs, counts)
     rows = model._rows(inputs, counts)
     whole = mean_loss(model.model_, rows.inputs, rows.data, snapshot=True)
-    monkeypatch.setattr(predicting, "ROWS_AT_ONCE", 7)
+    model.model_.rows_at_once = 7
     assert mean_loss(model.model_, rows.inputs, rows.data, snapshot=True) == pytest.approx(
         whole, abs=1e-12
     )

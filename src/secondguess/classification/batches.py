@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from secondguess.classification.inputs import Inputs, num_rows_of, take_rows
 from secondguess.classification.pairs import PairData
 
 
 class PairBatch(NamedTuple):
     """One random pair of responses for each row: inputs `(b, ...)`, y1 `(b,)`, y2 `(b,)`."""
 
-    inputs: Tensor
+    inputs: Inputs
     y1: Tensor
     y2: Tensor
 
@@ -28,13 +29,13 @@ class PairBatch(NamedTuple):
 class AnnotationBatch(NamedTuple):
     """All responses of each row: inputs `(b, ...)`, labels `(b, d)`, multiplicity `(b, d)`."""
 
-    inputs: Tensor
+    inputs: Inputs
     labels: Tensor
     multiplicity: Tensor
 
 
 def pair_batches(
-    inputs: Tensor, data: PairData, *, batch_size: int, seed: int
+    inputs: Inputs, data: PairData, *, batch_size: int, seed: int
 ) -> Callable[[int], PairBatch]:
     """A source of batches with one fresh pair per row and epoch, as a pure function of the step.
 
@@ -58,13 +59,13 @@ def pair_batches(
     def batch_at(step: int) -> PairBatch:
         parts = [(rows, pairs_of(epoch)[rows]) for epoch, rows in rows_at(step)]
         rows, pairs = (torch.cat(part) for part in zip(*parts, strict=True))
-        return PairBatch(inputs[rows], pairs[:, 0], pairs[:, 1])
+        return PairBatch(take_rows(inputs, rows), pairs[:, 0], pairs[:, 1])
 
     return batch_at
 
 
 def annotation_batches(
-    inputs: Tensor, data: PairData, *, batch_size: int, seed: int
+    inputs: Inputs, data: PairData, *, batch_size: int, seed: int
 ) -> Callable[[int], AnnotationBatch]:
     """Like `pair_batches`, with all responses of a row instead of a drawn pair.
 
@@ -78,20 +79,20 @@ def annotation_batches(
 
     def batch_at(step: int) -> AnnotationBatch:
         rows = torch.cat([rows for _, rows in rows_at(step)])
-        return AnnotationBatch(inputs[rows], labels[rows], multiplicity[rows])
+        return AnnotationBatch(take_rows(inputs, rows), labels[rows], multiplicity[rows])
 
     return batch_at
 
 
 def _row_stream(
-    inputs: Tensor, data: PairData, batch_size: int, seed: int
+    inputs: Inputs, data: PairData, batch_size: int, seed: int
 ) -> Callable[[int], list[tuple[int, Tensor]]]:
     """Which rows a step sees, as (epoch, rows): endless epochs, each a permutation of all rows."""
     num_rows = len(data)
-    if len(inputs) != num_rows:
+    if num_rows_of(inputs) != num_rows:
         raise ValueError(
-            f"inputs has {len(inputs)} rows but the pair data has {num_rows}; expected one input "
-            f"for each row of responses."
+            f"inputs has {num_rows_of(inputs)} rows but the pair data has {num_rows}; expected one "
+            f"input for each row of responses."
         )
 
     @lru_cache(maxsize=2)

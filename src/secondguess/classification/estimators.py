@@ -8,7 +8,6 @@ recalibrated. What follows from joints is in `joint_predictions.py`.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -34,22 +33,26 @@ from secondguess.classification.defaults import (
 from secondguess.classification.distributions import predicted_distribution
 from secondguess.classification.fit_warnings import warn_of_recalibration
 from secondguess.classification.fitting import FitSettings, LossName, Rows, check_loss
-from secondguess.classification.heads import HeadName, PairModel, head_name
-from secondguess.classification.inputs import Standardisation, as_tensor
+from secondguess.classification.heads import HeadName, PairModel
+from secondguess.classification.inputs import (
+    Inputs,
+    Standardisation,
+    has_names,
+    module_inputs,
+    num_rows_of,
+)
 from secondguess.classification.joint import PairJoint
 from secondguess.classification.joint_predictions import JointPredictions
 from secondguess.classification.labels import Targets
 from secondguess.classification.losses import EIGENVALUE_WEIGHT
 from secondguess.classification.network_fitting import (
     fit_network,
-    pair_network,
-    residual_backbone,
 )
 from secondguess.classification.pairs import PairData
 from secondguess.classification.predicting import joint_of, joints_of
-from secondguess.classification.saving import MODEL, SavedClassifier
+from secondguess.classification.saved_estimators import restore, saved_classifier
+from secondguess.classification.saving import SavedClassifier
 from secondguess.classification.stacked_fitting import fit_stacked
-from secondguess.classification.stacking import empty_stacked_model, network_size
 from secondguess.classification.variance_map import VarianceMap, fit_variance_map
 from secondguess.theory.distribution import PredictedDistribution
 from secondguess.training.loop import TrainingHistory
@@ -70,7 +73,9 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
     >>> model.predict_variance(X).shape, bool((model.predict_confidence(X) <= 1).all())
     ((300, 2), True)
 
-    X is `(n, num_features)`, or anything that a backbone of your own takes. y is `(n, k)` responses
+    X is `(n, num_features)`, or what a backbone of your own takes: an array `(n, ...)` (float32, or
+    int64 where it holds whole numbers; uint8 are pixels, scaled to [0, 1]), a tensor as it is, or
+    a mapping of such, as tokenizers give it, which are passed by name. y is `(n, k)` responses
     or `(n, num_classes)` counts, as `targets` says, or a `PairData`.
 
     For out-of-fold probabilities use `cross_predict`: scikit-learn's `cross_val_predict` mixes up
@@ -107,6 +112,8 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         learning_rate: highest learning rate of AdamW.
         weight_decay: decoupled weight decay of AdamW.
         random_state: seed of initial weights, batches and the held-out rows.
+        device: where networks are trained, and your own predicts, such as `cpu` or `cuda:1`; by
+            default a GPU where there is one. The others predict on the CPU.
         checkpoint_dir: where the training keeps its checkpoints; fitted again after a kill with the
             same data and settings, it resumes.
         progress: whether to show a progress bar.
@@ -149,6 +156,7 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         learning_rate: float | None = None,
         weight_decay: float | None = None,
         random_state: int | np.random.RandomState | None = 0,
+        device: str | None = None,
         checkpoint_dir: str | Path | None = None,
         progress: bool = False,
     ) -> None:
@@ -169,16 +177,17 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.random_state = random_state
+        self.device = device
         self.checkpoint_dir = checkpoint_dir
         self.progress = progress
 
     def fit(
         self,
-        X: ArrayLike,
+        X: Any,
         y: ArrayLike | PairData,
         *,
         groups: ArrayLike | None = None,
-        validation: tuple[ArrayLike, ArrayLike | PairData] | None = None,
+        validation: tuple[Any, ArrayLike | PairData] | None = None,
     ) -> Self:
         """Train on pairs.
 
@@ -193,7 +202,7 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         data = self._targets_to_fit(y, self.classes)
         keys = None if groups is None else np.asarray(groups)
         rows = Rows(self._inputs(X, fitting=True), data, keys)
-        check_consistent_length(rows.inputs, rows.data)
+        check_consistent_length(range(num_rows_of(rows.inputs)), rows.data)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held_out = None if validation is None else self._rows(*validation)
         settings = self._settings(len(rows.data), seed)
@@ -225,98 +234,60 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         for rows, joint in joints_of(self.model_, self._inputs(X), values_per_row=values_per_row):
             yield rows, self._recalibrated(joint)
 
-    def predict_joint(self, X: ArrayLike) -> PairJoint:
+    def predict_joint(self, X: Any) -> PairJoint:
         """The joints of all rows: tabular, but for a `binary` head with more than two classes."""
         check_is_fitted(self)
         return self._recalibrated(joint_of(self.model_, self._inputs(X)))
 
-    def predict_distribution(self, X: ArrayLike) -> PredictedDistribution:
+    def predict_distribution(self, X: Any) -> PredictedDistribution:
         """Candidates for p(.|x) and their weights (`mixture` head, best with loss `snapshot`)."""
         return predicted_distribution(self.predict_joint(X))
 
     def save(self, directory: str | Path) -> None:
         """Write the fitted estimator as safetensors and JSON; see `load`."""
         check_is_fitted(self)
-        settings = self.get_params(deep=False)
-        for name in ("classes", "random_state", "checkpoint_dir"):
-            settings.pop(name)
-        own = isinstance(self.backbone, nn.Module)
-        if own:
-            settings.pop("backbone")
-        tensors = {MODEL + name: value for name, value in self.model_.state_dict().items()}
-        if not own:
-            tensors |= self.standardisation_.tensors()
-        SavedClassifier(
-            settings=settings,
-            own_backbone=own,
-            classes=self.classes_,
-            num_inputs=self.n_features_in_,
-            num_features=self.model_.head.in_features,
-            head=head_name(self.model_.head),
-            network=network_size(self.model_),
-            feature_names=getattr(self, "feature_names_in_", np.array([])).tolist(),
-            recalibration=self.recalibration_,
-            variance_map=self.variance_map_,
-            inflations=getattr(self, "inflations_", None),
-            intervals=getattr(self, "intervals_", None),
-            conditions=getattr(self, "calibration_conditions_", ()),
-            tensors=tensors,
-        ).write(Path(directory))
+        saved_classifier(self).write(Path(directory))
 
     @classmethod
-    def load(cls, directory: str | Path, *, backbone: nn.Module | None = None) -> Self:
+    def load(
+        cls,
+        directory: str | Path,
+        *,
+        backbone: nn.Module | None = None,
+        device: str | None = None,
+    ) -> Self:
         """Read what `save` wrote.
 
         Args:
             directory: the directory that was saved to.
             backbone: a module of the same architecture, where the estimator had one of its own.
+            device: where that module predicts; by default on the CPU.
         """
         saved = SavedClassifier.read(Path(directory), own_backbone=backbone is not None)
-        settings: dict[str, Any] = dict(saved.settings)
+        settings: dict[str, Any] = {**saved.settings, "device": device}
         if backbone is not None:
             settings["backbone"] = backbone
         classifier = cls(**settings)
-        classifier.classes_ = saved.classes
-        classifier.n_features_in_ = saved.num_inputs
-        if saved.feature_names:
-            classifier.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-        if classifier.backbone in ("auto", "linear"):
-            model = empty_stacked_model(
-                saved.num_inputs,
-                len(saved.classes),
-                saved.head,
-                classifier.num_components,
-                saved.network,
-            )
-        else:
-            body = copy.deepcopy(backbone)
-            model = pair_network(
-                body or residual_backbone(saved.num_inputs, classifier._network()),
-                saved.num_features,
-                len(saved.classes),
-                head=saved.head,
-                num_components=classifier.num_components,
-            )
-        if backbone is None:
-            model.double()
-            classifier.standardisation_ = Standardisation.from_tensors(saved.tensors)
-        saved.fill(model)
-        classifier.model_ = model.eval()
-        classifier.recalibration_ = saved.recalibration
-        vars(classifier).update(saved.calibration())
-        classifier.variance_map_ = saved.variance_map
+        restore(classifier, saved, classifier._network())
         return classifier
 
-    def _rows(self, X: ArrayLike, y: ArrayLike | PairData) -> Rows:
+    def _rows(self, X: Any, y: ArrayLike | PairData) -> Rows:
         """Rows for a fitted estimator, whose classes are known."""
         rows = Rows(self._inputs(X), self.read_targets(y))
-        check_consistent_length(rows.inputs, rows.data)
+        check_consistent_length(range(num_rows_of(rows.inputs)), rows.data)
         return rows
 
-    def _inputs(self, X: Any, *, fitting: bool = False) -> Tensor:
+    def _inputs(self, X: Any, *, fitting: bool = False) -> Inputs:
         """X as a tensor, standardised but for a backbone of one's own; in fitting remembered."""
         if isinstance(self.backbone, nn.Module):
-            return as_tensor(validate_data(self, X, reset=fitting, dtype="numeric", allow_nd=True))
+            if not has_names(X) and not isinstance(X, Tensor):
+                X = validate_data(self, X, reset=fitting, dtype="numeric", allow_nd=True)
+            return module_inputs(X)
+        if len(shape := tuple(getattr(X, "shape", ()))) > 2:
+            raise ValueError(
+                f"X has shape {shape}; expected (n, num_features). Flatten it, or pass a network "
+                f"that takes it as backbone=."
+            )
         array = np.asarray(validate_data(self, X, reset=fitting, dtype=np.float64))
         if fitting:
             self.standardisation_ = Standardisation.of(array)
@@ -338,6 +309,7 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             recalibrate=bool(self.recalibrate),
             validation_fraction=self.validation_fraction,
             checkpoint_dir=self.checkpoint_dir,
+            device=self.device,
             progress=self.progress,
             seed=seed,
         )

@@ -13,12 +13,12 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from secondguess._arrays import FloatArray, IntArray
 from secondguess.classification.batches import annotation_batches, pair_batches
 from secondguess.classification.defaults import NetworkSettings
 from secondguess.classification.heads import HeadName, PairModel
+from secondguess.classification.inputs import digest_of, take_rows
 from secondguess.classification.losses import EIGENVALUE_WEIGHT, pair_model_loss
 from secondguess.classification.pairs import PairData
 from secondguess.classification.predicting import mean_loss
@@ -43,19 +43,19 @@ class Rows(NamedTuple):
     """Inputs `(n, ...)` and the responses to them.
 
     Attributes:
-        inputs: as the backbone wants them.
+        inputs: as the backbone wants them: a tensor, or several by name (`Inputs`).
         data: the responses.
         groups: `(n,)` labels of rows that no split may tear apart, or None where all may.
     """
 
-    inputs: Tensor
+    inputs: Any
     data: PairData
     groups: NDArray[Any] | None = None
 
     def take(self, rows: IntArray) -> Rows:
         """Some of the rows."""
         groups = None if self.groups is None else self.groups[rows]
-        return Rows(self.inputs[rows], self.data[rows], groups)
+        return Rows(take_rows(self.inputs, rows), self.data[rows], groups)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,7 @@ class FitSettings:
         recalibrate: whether to fit a `PairRecalibration` to held-out rows, where the model has one.
         validation_fraction: share of the rows that a network alone holds out.
         checkpoint_dir: where trainings keep their checkpoints.
+        device: where networks are trained; None for the one that Accelerate finds.
         progress: whether to show progress bars.
         seed: of everything random.
     """
@@ -83,6 +84,7 @@ class FitSettings:
     recalibrate: bool
     validation_fraction: float
     checkpoint_dir: str | Path | None
+    device: str | None
     progress: bool
     seed: int
 
@@ -137,6 +139,7 @@ def train_pair_model(
     eigenvalue_weight: float = EIGENVALUE_WEIGHT,
     checkpoint_dir: str | Path | None = None,
     progress: str | None = None,
+    device: str | None = None,
 ) -> TrainingHistory:
     """Train in place on rows, with early stopping where there are validation rows.
 
@@ -161,6 +164,7 @@ def train_pair_model(
         eigenvalue_weight: weight of `negative_eigenvalue_penalty`.
         checkpoint_dir: see `train`; a checkpoint made with other rows is refused.
         progress: what to call the training on a progress bar.
+        device: see `train`.
     """
     check_loss(loss)
     batches = pair_batches if loss == "pair" else annotation_batches
@@ -168,11 +172,9 @@ def train_pair_model(
         rows = rows.take(np.flatnonzero(rows.data.has_pair))
     inputs, data = rows.inputs, rows.data
     snapshot = loss == "snapshot"
-    weight = next(model.head.parameters())
-    inputs = inputs.to(weight.dtype) if inputs.is_floating_point() else inputs
     size = min(batch_size, len(data))
-    digest = hashlib.sha256()
-    for array in (inputs.numpy(), data.labels, data.multiplicity):
+    digest = hashlib.sha256(digest_of(inputs))
+    for array in (data.labels, data.multiplicity):
         digest.update(np.ascontiguousarray(array).tobytes())
     return train(
         model,
@@ -191,6 +193,7 @@ def train_pair_model(
             "eigenvalue_weight": eigenvalue_weight,
         },
         progress=progress,
+        device=device,
     )
 
 
@@ -240,4 +243,5 @@ def train_network(
         eigenvalue_weight=settings.eigenvalue_weight,
         checkpoint_dir=folder,
         progress=title if settings.progress else None,
+        device=settings.device,
     )

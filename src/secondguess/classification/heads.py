@@ -15,7 +15,6 @@ classes, and the head learns what to add.
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Literal
 
@@ -26,6 +25,7 @@ from torch.nn.functional import logsigmoid
 from secondguess._arrays import check_at_least
 from secondguess.classification.binary_joint import BinaryJoint, ClasswiseJoint
 from secondguess.classification.correlation_joint import CorrelationJoint
+from secondguess.classification.inputs import Inputs, features_of
 from secondguess.classification.joint import PairJoint
 from secondguess.classification.log_space import log_softmax_table
 from secondguess.classification.mixture_joint import MixtureJoint
@@ -37,6 +37,9 @@ HeadName = Literal["correlation", "mixture", "symmetric", "binary"]
 MAX_DEFAULT_COMPONENTS = 10
 _FIRST_BACKGROUND = 0.1
 """Of all classes together, when the training begins."""
+
+ROWS_AT_ONCE = 4096
+"""Rows that go through a network together when it predicts, at most."""
 
 
 class CorrelationPairHead(nn.Module):
@@ -299,32 +302,24 @@ class PairModel(nn.Module):
     >>> model = PairModel(nn.Linear(8, 3), BinaryPairHead(in_features=3))
     >>> model(torch.zeros(5, 8)).log_marginal.shape
     torch.Size([5, 2])
+
+    Attributes:
+        rows_at_once: how many rows go through the backbone together when it predicts, at most.
     """
 
     def __init__(self, backbone: nn.Module, head: PairHead) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
+        self.rows_at_once = ROWS_AT_ONCE
 
-    def forward(self, inputs: Tensor) -> PairJoint:
+    def features(self, inputs: Inputs) -> Tensor:
+        """What the head sees of inputs, `(n, in_features)`."""
+        return features_of(self.backbone, inputs, next(self.head.parameters()))
+
+    def forward(self, inputs: Inputs) -> PairJoint:
         """Inputs `(n, ...)`, as the backbone wants them, to a joint."""
-        return self.head(self.backbone(inputs))
-
-
-@torch.no_grad()
-def num_features_of(backbone: nn.Module, inputs: Tensor) -> int:
-    """How many features a backbone gives, found by trying a copy of it on some inputs.
-
-    >>> num_features_of(nn.Linear(3, 7), torch.zeros(2, 3))
-    7
-    """
-    features = copy.deepcopy(backbone).eval()(inputs)
-    if features.ndim != 2:
-        raise ValueError(
-            f"the backbone turns inputs of shape {tuple(inputs.shape)} into features of shape "
-            f"{tuple(features.shape)}; expected (n, num_features)."
-        )
-    return features.shape[1]
+        return self.head(self.features(inputs))
 
 
 def _split_offset(features: Tensor, num_offsets: int) -> tuple[Tensor, Tensor | None]:

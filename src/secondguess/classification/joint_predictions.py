@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import _num_samples, check_consistent_length
+from sklearn.utils.validation import check_consistent_length
 
 from secondguess._arrays import FloatArray
 from secondguess.classification.heads import MAX_DEFAULT_COMPONENTS
+from secondguess.classification.inputs import num_rows_of
 from secondguess.classification.joint import PairJoint
 from secondguess.classification.pairs import PairData
 from secondguess.classification.predicting import read_joints, row_log_probs
@@ -83,7 +84,7 @@ class JointPredictions(PairPredictions):
             sample_weight: `(n,)`, weights of the rows in the mean; equal by default.
         """
         data = self.read_targets(y)
-        check_consistent_length(X, data, sample_weight)
+        check_consistent_length(range(num_rows_of(X)), data, sample_weight)
         weights = data.has_pair.astype(float)
         if sample_weight is not None:
             weights *= np.asarray(sample_weight, dtype=float)
@@ -111,4 +112,4 @@ class JointPredictions(PairPredictions):
         return self.variance_map_(self.recalibration_(joint.double()))
 
     def _read(self, X: Any, read: Callable[[PairJoint], FloatArray]) -> FloatArray:
-        return read_joints(self.joints(X), _num_samples(X), read)
+        return read_joints(self.joints(X), num_rows_of(X), read)

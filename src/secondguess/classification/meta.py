@@ -11,7 +11,8 @@ Axes: rows (n), then classes (K) of y1, then classes of y2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 import torch
@@ -38,10 +39,11 @@ from secondguess.classification.conditionals import (
     with_first_response,
 )
 from secondguess.classification.fit_warnings import warn_of_ignored_response, warn_of_recalibration
+from secondguess.classification.heads import ROWS_AT_ONCE
 from secondguess.classification.joint_predictions import JointPredictions
 from secondguess.classification.labels import Targets
 from secondguess.classification.pairs import PairData
-from secondguess.classification.predicting import ROWS_AT_ONCE, VALUES_AT_ONCE
+from secondguess.classification.predicting import VALUES_AT_ONCE
 from secondguess.classification.recalibration import PairRecalibration, fit_recalibration
 from secondguess.classification.splitting import folds_of
 from secondguess.classification.table_joint import TableJoint
@@ -160,6 +162,18 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
     def predict_joint(self, X: Any) -> TableJoint:
         """The joints of all rows."""
         return TableJoint(torch.cat([joint.log_table for _, joint in self.joints(X)]))
+
+    def save(self, directory: str | Path) -> NoReturn:
+        """Refuse: the estimator belongs to another library, which knows how to keep it.
+
+        `joblib.dump(model, path)` keeps the whole, as for all of scikit-learn. Loading such a file
+        runs code that is in it, so load none that you do not trust.
+        """
+        raise TypeError(
+            f"PairMetaClassifier holds a {type(self.estimator).__name__}, which has no place in "
+            f"{directory}: that format is of weights and JSON. Use joblib.dump(model, path) and "
+            f"joblib.load(path), as for other estimators of scikit-learn."
+        )
 
     def _recalibrate(
         self,

@@ -22,7 +22,8 @@ from secondguess.classification.fitting import (
     hold_out,
     train_network,
 )
-from secondguess.classification.heads import HeadName, PairModel, build_head, num_features_of
+from secondguess.classification.heads import HeadName, PairModel, build_head
+from secondguess.classification.inputs import num_features_of, take_rows
 from secondguess.classification.predicting import joint_of
 from secondguess.classification.recalibration import PairRecalibration, fit_recalibration
 from secondguess.models.residual_mlp import ResidualMLP
@@ -91,7 +92,10 @@ def fit_network(
         body = residual_backbone(rows.inputs.shape[1], settings.network, generator)
         num_features = body.num_features
     else:
-        body, num_features = copy.deepcopy(backbone), num_features_of(backbone, rows.inputs[:2])
+        body, num_features = (
+            copy.deepcopy(backbone),
+            num_features_of(backbone, take_rows(rows.inputs, slice(2))),
+        )
     model = pair_network(
         body,
         num_features,
@@ -100,6 +104,9 @@ def fit_network(
         num_components=settings.num_components,
         generator=generator,
     )
+    if backbone is not None:
+        # What fits into memory with its gradients does so without them.
+        model.rows_at_once = settings.network.batch_size
     history = train_network(model, rows, settings, validation=validation)
     warn_of_training(history)
     if validation is None:

@@ -13,41 +13,37 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from secondguess._arrays import FloatArray
 from secondguess.classification.heads import PairModel
+from secondguess.classification.inputs import Inputs, num_rows_of, take_rows
 from secondguess.classification.joint import PairJoint
 from secondguess.classification.losses import all_pairs_log_prob, annotations_loss
 from secondguess.classification.pairs import PairData
-
-ROWS_AT_ONCE = 4096
-"""Rows that go through a network together when it predicts, at most."""
 
 VALUES_AT_ONCE = 2**21
 """Numbers that a head makes together, at most: 16 MB in float64, and several such on the way."""
 
 
 @torch.no_grad()
-def joint_of(model: PairModel, inputs: Tensor) -> PairJoint:
-    """The joints of all rows in one, the backbone taking some thousand at a time.
+def joint_of(model: PairModel, inputs: Inputs) -> PairJoint:
+    """The joints of all rows in one, the backbone taking `rows_at_once`.
 
     >>> from secondguess.classification.heads import BinaryPairHead
     >>> model = PairModel(nn.Linear(3, 7), BinaryPairHead(7))
     >>> joint_of(model, torch.zeros(5000, 3)).marginal.shape
     torch.Size([5000, 2])
     """
-    weight = next(model.head.parameters())
-    dtype = weight.dtype if inputs.is_floating_point() else None
     features = [
-        model.backbone(part.to(device=weight.device, dtype=dtype))
-        for part in inputs.split(ROWS_AT_ONCE)
+        model.features(take_rows(inputs, slice(start, start + model.rows_at_once)))
+        for start in range(0, num_rows_of(inputs), model.rows_at_once)
     ]
     return model.head(torch.cat(features))
 
 
 def joints_of(
-    model: PairModel, inputs: Tensor, *, values_per_row: int = 0
+    model: PairModel, inputs: Inputs, *, values_per_row: int = 0
 ) -> Iterator[tuple[slice, PairJoint]]:
     """The joints of all rows, some at a time, each with the rows it is of.
 
@@ -64,10 +60,11 @@ def joints_of(
     """
     layers = [layer for layer in model.head.children() if isinstance(layer, nn.Linear)]
     values = max(values_per_row, *(layer.out_features for layer in layers))
-    step = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // values))
-    for start in range(0, len(inputs), step):
-        rows = slice(start, min(start + step, len(inputs)))
-        yield rows, joint_of(model, inputs[rows])
+    step = max(1, min(model.rows_at_once, VALUES_AT_ONCE // values))
+    num_rows = num_rows_of(inputs)
+    for start in range(0, num_rows, step):
+        rows = slice(start, min(start + step, num_rows))
+        yield rows, joint_of(model, take_rows(inputs, rows))
 
 
 def read_joints(
@@ -132,7 +129,7 @@ def held_out_loss(joint: PairJoint, data: PairData, *, snapshot: bool = False) -
 
 def mean_loss(
     model: PairModel,
-    inputs: Tensor,
+    inputs: Inputs,
     data: PairData,
     *,
     snapshot: bool = False,
@@ -148,7 +145,7 @@ def mean_loss(
 
     Args:
         model: the network.
-        inputs: `(n, ...)`.
+        inputs: as the backbone wants them.
         data: their responses.
         snapshot: see `annotations_loss`.
     """

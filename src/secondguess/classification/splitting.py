@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from secondguess._arrays import IntArray
@@ -94,17 +94,25 @@ def num_repeated_rows(inputs: Any) -> int:
     2
 
     Args:
-        inputs: `(n, ...)`, numbers or objects; or a sparse matrix.
+        inputs: `(n, ...)`, numbers or objects; a sparse matrix; or several arrays by name.
     """
     if sparse.issparse(inputs):
         return _num_repeated_sparse_rows(sparse.csr_array(inputs))
-    array = np.asarray(inputs)
+    if isinstance(inputs, Mapping):
+        arrays = [_as_array(part) for part in inputs.values()]
+        inputs = np.concatenate([array.reshape(len(array), -1) for array in arrays], axis=1)
+    array = _as_array(inputs)
     rows = array.reshape(len(array), -1)
     if rows.dtype.kind == "f":
         rows = rows + 0.0  # -0.0 and 0.0 are the same number in different bytes
     # A digest for each row, so that a large X is not held in memory a second time.
     keys = (row.tobytes() if row.dtype.kind != "O" else repr(row.tolist()).encode() for row in rows)
     return len(rows) - len({hashlib.blake2b(key, digest_size=16).digest() for key in keys})
+
+
+def _as_array(inputs: Any) -> NDArray[Any]:
+    """Tensors as well, wherever they are."""
+    return np.asarray(inputs.detach().cpu() if hasattr(inputs, "detach") else inputs)
 
 
 def _num_repeated_sparse_rows(matrix: sparse.csr_array) -> int:

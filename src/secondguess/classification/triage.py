@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import _num_samples
 
 from secondguess._arrays import FloatArray, IntArray, check_at_least
+from secondguess.classification.inputs import num_rows_of
 from secondguess.classification.joint import PairJoint, TabularJoint
 from secondguess.classification.joint_predictions import JointPredictions
 from secondguess.classification.pipelines import last_step
@@ -96,7 +96,7 @@ def triage(estimator: JointPredictions | Pipeline, X: Any) -> Triage:
         X: inputs.
     """
     last, inputs = last_step(estimator, X)
-    parts = read_joints(last.joints(inputs), _num_samples(inputs), _parts)
+    parts = read_joints(last.joints(inputs), num_rows_of(inputs), _parts)
     return Triage(
         disagreement=parts[:, 0],
         ignorance=parts[:, 1],

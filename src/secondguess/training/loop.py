@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from secondguess._arrays import FloatArray, check_at_least
 from secondguess.training.checkpoints import only_training_in, read_checkpoint, write_checkpoint
+from secondguess.training.devices import training_device
 from secondguess.training.progress import progress as shown_progress
 from secondguess.training.signals import TrainingStopped, caught_signals
 from secondguess.training.state import (
@@ -159,6 +160,7 @@ def train(
     progress: str | None = None,
     log_with: str | Sequence[Any] | None = None,
     log_dir: Path | str | None = None,
+    device: str | torch.device | None = None,
 ) -> TrainingHistory:
     """Train a model in place; resume from the newest checkpoint where there is one.
 
@@ -199,6 +201,7 @@ def train(
         log_with: trackers that Accelerate knows by name, or tracker objects; they are sent the loss
             and the learning rate every ten steps, and every validation.
         log_dir: where trackers that write files put them.
+        device: where to train, in one process; by default the device that Accelerate chooses.
 
     Raises:
         BlockingIOError: another process is training in `checkpoint_dir`.
@@ -213,7 +216,9 @@ def train(
     if log_with is not None:
         settings = {name: str(value) for name, value in asdict(config).items()}
         accelerator.init_trackers(progress or "training", settings)
-    objective = accelerator.prepare(Objective(model, loss, config.precision))
+    place = training_device(device, accelerator)
+    objective = Objective(model.to(place), loss, config.precision)
+    objective = accelerator.prepare(objective, device_placement=[False])
     state = _fresh_state(model, config, accelerator, validated=validate is not None)
     checkpoint_path = None if checkpoint_dir is None else Path(checkpoint_dir)
     identity = {
@@ -232,7 +237,7 @@ def train(
     with (
         only_training_in(writes_to) if writes_to else nullcontext(),
         caught_signals(enabled=checkpoint_path is not None) as caught,
-        torch.random.fork_rng([accelerator.device] if accelerator.device.type == "cuda" else []),
+        torch.random.fork_rng([place] if place.type == "cuda" else []),
         shown_progress(progress if is_main else None) as show,
     ):
         while not state.ended:
@@ -241,7 +246,7 @@ def train(
             torch.manual_seed(_seed_of(config.seed, state.step, accelerator.process_index))
             batch = batch_at(state.step)
             for part in range(first_part, first_part + config.accumulation_steps):
-                rows = send_to_device(_part(batch, part, num_parts), accelerator.device)
+                rows = send_to_device(_part(batch, part, num_parts), place)
                 is_last = part == first_part + config.accumulation_steps - 1
                 with nullcontext() if is_last else accelerator.no_sync(objective):
                     value = objective(rows) / config.accumulation_steps
@@ -290,7 +295,6 @@ def _fresh_state(
 ) -> TrainingState:
     optimizers = make_optimizers(
         model,
-        accelerator.device,
         learning_rate=config.learning_rate,
         matrix_learning_rate=config.matrix_learning_rate,
         betas=config.betas,

@@ -41,13 +41,14 @@ class TrainingState:
         average_decay: float | None,
         keep_best: bool,
     ) -> None:
+        self.device = next(model.parameters()).device
         self.model, self.optimizers, self.accelerator = model, optimizers, accelerator
         self.num_steps, self.average_decay, self.keep_best = num_steps, average_decay, keep_best
         self.weights = weights_of(model)
         self.parameters = _trained(self.weights)
         self.step = 0
         self.stopped = False
-        self.losses = torch.zeros(num_steps, device=accelerator.device)
+        self.losses = torch.zeros(num_steps, device=self.device)
         self.average = _copy(self.parameters) if average_decay is not None else {}
         self.best = _copy(self.weights) if keep_best else {}
         self.best_step = 0
@@ -85,7 +86,7 @@ class TrainingState:
         _assign(self.weights, self.average)
         self.model.eval()
         # The mean over processes, so that all of them take the same decision.
-        local = torch.tensor(float(validate(self.model)), device=self.accelerator.device)
+        local = torch.tensor(float(validate(self.model)), device=self.device)
         value = self._mean_over_processes(local).item()
         if not math.isfinite(value):
             raise FloatingPointError(
@@ -152,7 +153,7 @@ class TrainingState:
         groups: dict[str, dict[str, Tensor]] = {}
         for name, tensor in checkpoint.tensors.items():
             group, _, rest = name.partition("/")
-            groups.setdefault(group, {})[rest] = tensor.to(self.accelerator.device)
+            groups.setdefault(group, {})[rest] = tensor.to(self.device)
         self.step = checkpoint.step
         self.losses = groups["history"]["losses"]
         self.average = groups.get("average", {})
@@ -204,7 +205,6 @@ class Objective(nn.Module):
 
 def make_optimizers(
     model: nn.Module,
-    device: torch.device,
     *,
     learning_rate: float,
     matrix_learning_rate: float | None,
@@ -229,7 +229,7 @@ def make_optimizers(
         [each for each in _trained(weights_of(model)).values() if id(each) not in of_muon],
         betas=betas,
         weight_decay=weight_decay,
-        fused=device.type in ("cpu", "cuda"),
+        fused=next(model.parameters()).device.type in ("cpu", "cuda"),
     )
     return [*optimizers, (adamw, 1.0)]
 
