@@ -87,6 +87,11 @@ def _world(num_rows: int, rng: np.random.Generator):
     return X, Y
 
 
+def _xgboost():
+    xgboost = pytest.importorskip("xgboost")
+    return xgboost.XGBClassifier(n_estimators=30, max_depth=3, n_jobs=1)
+
+
 def _lightgbm():
     lightgbm = pytest.importorskip("lightgbm")
     return lightgbm.LGBMClassifier(n_estimators=30, num_leaves=7, verbose=-1, n_jobs=1)
@@ -95,6 +100,7 @@ def _lightgbm():
 ESTIMATORS = {
     "gradient boosting": lambda: HistGradientBoostingClassifier(max_iter=30, max_leaf_nodes=7),
     "lightgbm": _lightgbm,
+    "xgboost": _xgboost,
     "random forest": lambda: RandomForestClassifier(50, min_samples_leaf=10, random_state=0),
     "logistic regression": LogisticRegression,
 }
@@ -187,6 +193,26 @@ class Forgetful(BernoulliNB):
 
     def predict_proba(self, X):
         return super().predict_proba(X[:, :1])
+
+
+class NoGaps(LogisticRegression):
+    """As XGBoost: the labels must be 0, 1, ... without a gap."""
+
+    def fit(self, X, y, sample_weight=None):
+        assert np.unique(y).tolist() == list(range(len(np.unique(y))))
+        return super().fit(X, y, sample_weight)
+
+
+def test_a_class_that_a_fold_has_not_seen_leaves_no_gap() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    Y = np.where(X[:, :1] + rng.normal(size=(60, 2)) > 0, "yes", "no")
+    Y[7] = "maybe"  # between the two, and in one item only
+    model = PairMetaClassifier(NoGaps(), "responses").fit(X, Y)
+    assert model.classes_.tolist() == ["maybe", "no", "yes"]
+    probs = model.predict_proba(X)
+    assert probs[:, 0].max() < 0.3
+    assert (probs[X[:, 0] > 1.5].argmax(axis=1) == 2).all()
 
 
 def test_an_estimator_that_cannot_learn_pairs_is_named() -> None:

@@ -56,10 +56,12 @@ class FittedClone(NamedTuple):
     Attributes:
         steps: the steps of a pipeline before its classifier, or None.
         classifier: takes what they give, with the first response behind it.
+        seen: the class indices that it was fitted to, which it knows as 0, 1, ...
     """
 
     steps: Any
     classifier: Any
+    seen: IntArray
 
 
 class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
@@ -209,7 +211,9 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             features = steps.fit_transform(inputs, data.counts().argmax(axis=1))
         rows, first, response = draw_responses(data, rng)
         table = with_first_response(_safe_indexing(features, rows), first, self.classes_)
-        return FittedClone(steps, estimator.fit(table, response))
+        # A clone may see fewer classes than there are, and some classifiers take no gaps.
+        seen, codes = np.unique(response, return_inverse=True)
+        return FittedClone(steps, estimator.fit(table, codes), seen)
 
     def _probs(self, fitted: FittedClone, inputs: Any) -> tuple[FloatArray, FloatArray]:
         """p(y1|x), `(n, K)`, and p(y2|x, y1), `(n, K, K)`."""
@@ -218,8 +222,7 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         found = np.zeros((num_classes + 1, num_rows, num_classes))
         for first in range(-1, num_classes):
             table = with_first_response(features, np.full(num_rows, first), self.classes_)
-            # A clone may have seen fewer classes than there are.
-            found[first + 1][:, fitted.classifier.classes_] = fitted.classifier.predict_proba(table)
+            found[first + 1][:, fitted.seen] = fitted.classifier.predict_proba(table)
         return found[0], found[1:].transpose(1, 0, 2)
 
     def _inputs(self, X: Any, *, fitting: bool = False) -> Any:
