@@ -7,7 +7,7 @@ them, and how one is built again.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, cast
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -20,15 +20,12 @@ from secondguess.classification.saving import MODEL, SavedClassifier
 from secondguess.classification.stacking import empty_stacked_model, network_size
 from secondguess.training.devices import device_of
 
-if TYPE_CHECKING:
-    from secondguess.classification.estimators import PairClassifier
-
 _NOT_SAVED = ("classes", "random_state", "checkpoint_dir", "device")
 """Settings that are about a fit or a machine; the classes are saved as those of the fit."""
 
 
-def saved_classifier(classifier: PairClassifier) -> SavedClassifier:
-    """What is kept of a fitted classifier."""
+def saved_classifier(classifier: Any) -> SavedClassifier:
+    """What is kept of a fitted classifier (a `PairClassifier`, which imports this module)."""
     settings = classifier.get_params(deep=False)
     own = isinstance(classifier.backbone, nn.Module)
     for name in (*_NOT_SAVED, *(["backbone"] if own else [])):
@@ -55,7 +52,7 @@ def saved_classifier(classifier: PairClassifier) -> SavedClassifier:
     )
 
 
-def restore(classifier: PairClassifier, saved: SavedClassifier, network: NetworkSettings) -> None:
+def restore(classifier: Any, saved: SavedClassifier, network: NetworkSettings) -> None:
     """Give an unfitted classifier what was saved.
 
     Args:
@@ -69,7 +66,7 @@ def restore(classifier: PairClassifier, saved: SavedClassifier, network: Network
             saved.num_inputs, num_classes, saved.head, num_components, saved.network
         )
     else:
-        body = copy.deepcopy(cast(nn.Module, classifier.backbone)) if saved.own_backbone else None
+        body = copy.deepcopy(classifier.backbone) if saved.own_backbone else None
         model = pair_network(
             body or residual_backbone(saved.num_inputs, network),
             saved.num_features,
