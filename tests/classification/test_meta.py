@@ -207,9 +207,9 @@ def test_a_class_that_a_fold_has_not_seen_leaves_no_gap() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     Y = np.where(X[:, :1] + rng.normal(size=(60, 2)) > 0, "yes", "no")
-    Y[7] = "maybe"  # between the two, and in one item only
+    Y[7] = "hm"  # before the others in the order of classes, and in one item only
     model = PairMetaClassifier(NoGaps(), "responses").fit(X, Y)
-    assert model.classes_.tolist() == ["maybe", "no", "yes"]
+    assert model.classes_.tolist() == ["hm", "no", "yes"]
     probs = model.predict_proba(X)
     assert probs[:, 0].max() < 0.3
     assert (probs[X[:, 0] > 1.5].argmax(axis=1) == 2).all()
