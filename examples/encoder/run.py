@@ -29,7 +29,7 @@ from torch import Tensor, nn
 import secondguess as sg
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "annotators"))
-from reviews import STARS, load_reviews  # pyright: ignore[reportMissingImports]  # noqa: E402
+from reviews import STARS, load_reviews  # pyright: ignore[reportMissingImports]
 
 MAX_TOKENS = 64
 
