@@ -107,22 +107,29 @@ def test_the_background_of_stray_answers_is_found() -> None:
 
 @pytest.mark.statistical
 def test_few_rows_do_not_raise_the_variance() -> None:
-    # 200 rows, 15 classes, 4 fits: heads that were fitted without a row err on it more than on new
-    # rows, and a map fitted to them alone would state too much. Fixed seeds.
+    # 200 rows, 15 classes, some of them rare: a map fitted only to heads that did not see a row
+    # would state 1.3 times the error. Fixed seeds, no false-alarm rate is claimed.
     ratios = []
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        X, hidden = rng.normal(size=(2200, 30)), rng.normal(size=(2200, 6))
-        logits = X @ rng.normal(size=(30, 15)) / 2 + hidden @ rng.normal(size=(6, 15))
-        truth = _softmax(1.5 * logits - np.linspace(0, 6, 15))
-        counts = _draw(truth[:200], 2, rng)
+    for seed in range(3):
+        rng = np.random.default_rng([seed, 99])
+        X, hidden = rng.normal(size=(12_000, 30)), rng.normal(size=(12_000, 6))
+        logits = X @ (rng.normal(size=(30, 15)) / np.sqrt(30) * 2.5)
+        logits += hidden @ (rng.normal(size=(6, 15)) / np.sqrt(6) * 2)
+        logits -= np.linspace(0, 4, 15)
+        confusion = np.full((15, 15), 0.01)
+        for label in range(15):
+            confusion[label, label] = 1
+            confusion[label, (label + 1) % 15] = 0.05 if label % 2 else 0.2
+            confusion[label, (label + 3) % 15] = 0.08
+        truth = _softmax(1.5 * logits) @ (confusion / confusion.sum(axis=1, keepdims=True))
+        counts = rng.multinomial(2, truth / truth.sum(axis=1, keepdims=True))[:200]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PairFitWarning)
-            model = PairClassifier("counts").fit(X[:200], counts)
-        prediction = model.predict_moments(X[200:])
-        error = grouping_error(prediction, Annotations.known(truth[200:]))
+            model = PairClassifier("counts", classes=range(15), backbone="linear")
+            prediction = model.fit(X[:200], counts).predict_moments(X[8000:])
+        error = grouping_error(prediction, Annotations.known(truth[8000:]))
         ratios.append(mean_variance(prediction) / error)
-    assert 0.9 < np.mean(ratios) < 1.1
+    assert 0.9 < np.mean(ratios) < 1.15
 
 
 def test_the_network_is_used_where_it_helps_and_only_there() -> None:
