@@ -17,6 +17,7 @@ from pages import DOCS
         "frozen_lake",
         "cifar10h",
         "facts",
+        "associations",
         "ece_floor",
         "results",
         "serving_page",

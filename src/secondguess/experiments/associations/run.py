@@ -51,9 +51,9 @@ class AssociationsConfig:
     """
 
     training: AssociationTraining
-    sizes: tuple[int, int, int] = (4000, 217, 400)
+    sizes: tuple[int, int, int] = (4000, 150, 250)
     num_answers: int = 15
-    num_prompted: int = 40
+    num_prompted: int = 30
     seed: int = 0
 
 
