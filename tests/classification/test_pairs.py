@@ -146,6 +146,7 @@ def test_batches_draw_anew_each_epoch_from_the_row_they_show() -> None:
         (lambda: PairData.from_ragged([[1, 0], []]), "row 1 has no response"),
         (lambda: PairData.from_ragged([[1, 0], [1]]).draw(RNG), "row 1 has 1 response.*has_pair"),
         (lambda: PairData.from_ragged([]), "no rows"),
+        (lambda: PairData.from_targets([[1], [1, 0]], "responses"), "lengths.*from_ragged"),
         (lambda: PairData.from_counts([[1, 0], [1, 0]]), "1 annotation per row.*second annotator"),
         (lambda: PairData.from_counts([[1, 1], [0, 0]]), "row 1 has 0 annotation"),
         (lambda: PairData.from_counts([[0.2, 0.8], [1, 0]]), "soft labels.*Multiply each row"),

@@ -48,6 +48,21 @@ def check_targets(targets: Targets | None, array: NDArray[Any], *, confirmed: bo
         _refuse_the_other_kind(targets, array)
 
 
+def as_table(values: Any) -> NDArray[Any]:
+    """Labels as an array; rows of different lengths are told where to go.
+
+    >>> as_table([["a", "b"], ["b", "b"]]).shape
+    (2, 2)
+    """
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ValueError(
+            "the rows of y have different lengths; expected an array, or, where items have "
+            "different numbers of labels, PairData.from_ragged(y) as y."
+        ) from None
+
+
 def refuse_shares(array: NDArray[Any]) -> None:
     """Raise where rows are shares of annotators, which do not say how many there were.
 

@@ -28,6 +28,7 @@ from secondguess._arrays import IntArray, as_counts
 from secondguess.classification.labels import (
     Targets,
     as_classes,
+    as_table,
     check_targets,
     encode_labels,
     flatten_rows,
@@ -251,7 +252,7 @@ class PairData:
         """
         if isinstance(values, PairData):
             return values if classes is None else values.aligned(classes)
-        array = np.asarray(values)
+        array = as_table(values)
         check_targets(targets, array, confirmed=classes is not None)
         if targets == "responses":
             return cls.from_responses(array, classes=classes)
