@@ -1,4 +1,4 @@
-"""Judges the kept runs of CIFAR-10H again by the claims of today, which need its rows alone.
+"""Judges kept runs again by the claims of today, which need their numbers alone.
 
 python docs/tables/judge.py
 """
@@ -13,13 +13,22 @@ from pages import DOCS
 
 from secondguess.experiments.cifar10h.claims import cifar10h_claims
 from secondguess.experiments.cifar10h.evaluation import Difference, FromNaive
+from secondguess.experiments.regression.claims import regression_claims
+from secondguess.experiments.runner import PartResult
 
 KEPT = DOCS / "results"
-RUNS = ("cifar10h-cpu.json",)
+RUNS = (
+    "cifar10h-cpu.json",
+    *sorted(path.name for path in KEPT.glob("regression-*.json")),
+    "quick/regression-sinusoid/quick/seed-0/result.json",
+)
 
 
 def judged(run: dict[str, Any]) -> list[dict[str, Any]]:
-    """The claims that a kept summary decides."""
+    """The claims that a kept run decides."""
+    if run["experiment"].startswith("regression"):
+        parts = {name: PartResult(metrics) for name, metrics in run["metrics"].items()}
+        return [asdict(claim) for claim in regression_claims(parts)]
     from_naive = {
         variant: {
             row: FromNaive(*(_difference(found[name]) for name in FromNaive._fields))
@@ -27,10 +36,8 @@ def judged(run: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for variant, rows in run["minus_naive"].items()
     }
-    return [
-        asdict(claim)
-        for claim in cifar10h_claims(run["metrics"], run["best_pair_model"], from_naive)
-    ]
+    best = run["best_pair_model"]
+    return [asdict(claim) for claim in cifar10h_claims(run["metrics"], best, from_naive)]
 
 
 def _difference(found: dict[str, float | None]) -> Difference:
@@ -45,5 +52,5 @@ if __name__ == "__main__":
     for name in RUNS:
         run = json.loads((KEPT / name).read_text())
         run["claims"] = judged(run)
-        (KEPT / name).write_text(json.dumps(run, indent=2) + "\n")
+        (KEPT / name).write_text(json.dumps(run, indent=2, ensure_ascii=False) + "\n")
         print(KEPT / name)

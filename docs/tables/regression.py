@@ -14,16 +14,24 @@ from typing import Any
 import pages
 from pages import DOCS, mean_and_error, table
 
+from secondguess.experiments.regression.claims import relative_ece
+from secondguess.experiments.regression.run import PRESETS, RECALIBRATION_SIZES
+
 PAGE = "regression.md"
 results = partial(pages.results, "regression")
+_ERRORS = ("mean_variance", "grouping_error")
+EVIDENCE = "gaussian_process_by_evidence"
 NAMES = {
     "cheat_corrected": "cheat-corrected network",
     "cheat_corrected_early_stopping": "the same, stopped early",
-    "ensemble": "ensemble",
+    "cheat_corrected_signed": "the same, variances of both signs",
+    "ensemble": "ensemble of 8 (`quick`: 3)",
     "naive": "naive, p(1 - p)",
-    "evidential": "evidential network",
+    "evidential": "evidential network, final λ 1",
     "evidential_squared_error": "the same, squared-error form",
-    "gaussian_process": "Gaussian process",
+    "gaussian_process": "Gaussian process, length scale 0.15",
+    EVIDENCE: "the same, length scale by its evidence",
+    "forest": "random forest, 50 trees",
 }
 
 
@@ -49,7 +57,23 @@ def method_rows(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
     metrics = {name: found for name, found in run["metrics"].items() if name in NAMES}
     if "ensemble" in metrics:
         metrics["naive"] = metrics["ensemble"]["naive"]
+        if run["config"]["num_members"] < PRESETS[run["preset"]].num_members:
+            del metrics["ensemble"]  # a smaller one than the others
+    processes = [of for of in run["metrics"].values() if "evidence_bound" in of]
+    if len(processes) > 1:
+        metrics[EVIDENCE] = max(processes, key=itemgetter("evidence_bound"))
     return {name: metrics[name] for name in NAMES if name in metrics}
+
+
+def relative(metrics: dict[str, Any], bins: str = "") -> float:
+    """ECE-2 over the grouping error."""
+    return relative_ece(metrics, f"second_order_ece{bins}")
+
+
+def shares(runs: list[dict[str, Any]], method: str, bins: str = "") -> str:
+    """The mean over the runs that have a method of its ECE-2 over its grouping error."""
+    found = [relative(rows[method], bins) for run in runs if method in (rows := method_rows(run))]
+    return mean_and_error(found, "{:.0%}") if found else ""
 
 
 def averages(runs: list[dict[str, Any]], method: str, key: str) -> str:
@@ -59,12 +83,17 @@ def averages(runs: list[dict[str, Any]], method: str, key: str) -> str:
 
 
 def finding() -> str:
-    """ECE-2 of every method in every world."""
-    rows = [
-        [title, *(averages(runs, name, "second_order_ece") for runs in by_world().values())]
-        for name, title in NAMES.items()
-    ]
-    return table(["ECE-2", *by_world()], rows, num_left=1)
+    """ECE-2 of every method in every world, over its grouping error and by itself."""
+    rows = []
+    for name, heading in NAMES.items():
+        cells = []
+        for runs in by_world().values():
+            number = sum(name in method_rows(run) for run in runs)
+            ece = averages(runs, name, "second_order_ece")
+            cells.append(f"{shares(runs, name)}; {ece}; {number}" if number else "")
+        rows.append([heading, *cells])
+    heads = [f"{name}: ECE-2 over the error; ECE-2; seeds" for name in by_world()]
+    return table(["method", *heads], rows, num_left=1)
 
 
 def methods() -> str:
@@ -77,12 +106,18 @@ def methods() -> str:
         "first_order_ece_20_bins": "ECE-1, 20 bins",
     }
     rows = [
-        [name, NAMES[method], *(averages(runs, method, key) for key in keys)]
+        [
+            name,
+            NAMES[method],
+            *(averages(runs, method, key) for key in keys),
+            shares(runs, method, "_20_bins"),
+        ]
         for name, runs in by_world().items()
         if name.endswith("paper")
-        for method in method_rows(runs[0])
+        for method in NAMES
+        if any(method in method_rows(run) for run in runs)
     ]
-    return table(["run", "method", *keys.values()], rows)
+    return table(["run", "method", *keys.values(), "ECE-2 over the error, 20 bins"], rows)
 
 
 def intervals() -> str:
@@ -122,18 +157,46 @@ def sweeps() -> str:
                 if setting in each and each.get("form") != "squared_error"
             ]
             for each in sorted(swept, key=itemgetter(setting)) if len(swept) > 1 else ():
+                numbers = (each[key] for key in ("second_order_ece", *_ERRORS))
                 rows.append(
                     [
+                        title(run),
                         f"{kind} {each[setting]:g}",
-                        *(
-                            f"{each[key]:.4f}"
-                            for key in ("second_order_ece", "mean_variance", "grouping_error")
-                        ),
+                        f"{relative(each):.0%}",
+                        *(f"{value:.4f}" for value in numbers),
                         f"{each['evidence_bound']:,.0f}" if "evidence_bound" in each else "",
                     ]
                 )
-    heads = ["method", "ECE-2", "mean variance", "grouping error", "evidence bound, nats"]
-    return table(heads, rows, num_left=1)
+    heads = ["run", "method", "ECE-2 over the error", "ECE-2", "mean variance", "grouping error"]
+    return table([*heads, "evidence bound, nats"], rows)
+
+
+def recalibration() -> str:
+    """Mean variance over the grouping error, before and after recalibration on fresh pairs."""
+    rows = []
+    for run in results():
+        if run["preset"] != "paper" or "cheat_corrected" not in run["metrics"]:
+            continue
+        network = run["metrics"]["cheat_corrected"]
+        found = run["metrics"].get("recalibration", {})
+        signed = run["metrics"].get("cheat_corrected_signed")
+        cells = [_ratio(network)]
+        for size in map(str, RECALIBRATION_SIZES):
+            cells.append(f"{_ratio(found[size])} ({found[size]['map']})" if size in found else "")
+        cells.append(_ratio(signed) if signed else "")
+        ece = [f"{relative(network):.0%}"]
+        ece += [
+            f"{relative(found[size]):.0%}" if found else "" for size in list(found)[-1:] or [""]
+        ]
+        rows.append([title(run), *cells, *ece])
+    heads = ["run", "as trained"]
+    heads += [f"{size:,} fresh pairs (map)" for size in RECALIBRATION_SIZES]
+    heads += ["variances of both signs", "ECE-2 over the error, as trained"]
+    return table([*heads, f"after {RECALIBRATION_SIZES[-1]:,} pairs"], rows, num_left=1)
+
+
+def _ratio(metrics: dict[str, Any]) -> str:
+    return f"{metrics['mean_variance'] / metrics['grouping_error']:.2f}"
 
 
 def training_set() -> str:
@@ -160,6 +223,7 @@ TABLES = {
     "finding": finding,
     "methods": methods,
     "sweeps": sweeps,
+    "recalibration": recalibration,
     "intervals": intervals,
     "claims": lambda: pages.claims([run for runs in by_world().values() for run in runs], world),
     "training-set": training_set,

@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 import pages
 from pages import DOCS, table
+from regression import NAMES as REGRESSION_METHODS
+from regression import method_rows
 
 from secondguess.experiments.digits_of_pi.rankings import RIVALS
 from secondguess.experiments.facts.run import OURS
 from secondguess.experiments.facts.run import RIVALS as FACTS_RIVALS
 from secondguess.experiments.regression.run import PRESETS
+from secondguess.experiments.regression.claims import relative_ece
 
 PAGE = "results.md"
 Run = dict[str, Any]
@@ -49,29 +52,19 @@ def cell(values: list[float], form: str) -> str:
 
 def regression(preset: str, function: str) -> list[list[str]]:
     """ECE-2 over the grouping error, and ECE-2 itself, of every method."""
-    runs = runs_of(f"regression-{function}", preset)
-    names = {"cheat_corrected": "pair network", "evidential": "evidential network"}
-    names |= {"gaussian_process": "Gaussian process", "ensemble": "ensemble"}
+    runs = [method_rows(run) for run in runs_of(f"regression-{function}", preset)]
+    left_out = ("cheat_corrected_early_stopping", "cheat_corrected_signed")
     rows = []
-    for name, title in names.items():
-        found = [
-            run["metrics"][name]
-            for run in runs
-            if name in run["metrics"] and not (name == "ensemble" and is_smaller(run))
-        ]
-        if not found:
+    for name, title in REGRESSION_METHODS.items():
+        found = [run[name] for run in runs if name in run]
+        if not found or name in left_out:
             continue
-        relative = [each["second_order_ece"] / each["grouping_error"] for each in found]
+        shares = [relative_ece(each) for each in found]
         absolute = [each["second_order_ece"] for each in found]
         what = "ECE-2 over the grouping error; ECE-2"
-        values = f"{cell(relative, '{:.0%}')}; {cell(absolute, '{:.4f}')}"
+        values = f"{cell(shares, '{:.0%}')}; {cell(absolute, '{:.4f}')}"
         rows.append([f"{function}: {title}", preset, f"{len(found)}", what, values])
     return rows
-
-
-def is_smaller(run: Run) -> bool:
-    """Whether a run's ensemble has fewer members than its preset's."""
-    return run["config"]["num_members"] < PRESETS[run["preset"]].num_members
 
 
 def digits_of_pi(preset: str) -> list[list[str]]:

@@ -8,7 +8,15 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor, nn
 
-from secondguess.baselines import ensemble, epinet, evidential, gaussian_process, naive, sngp
+from secondguess.baselines import (
+    ensemble,
+    epinet,
+    evidential,
+    forest,
+    gaussian_process,
+    naive,
+    sngp,
+)
 from secondguess.classification.batches import PairBatch
 from secondguess.models.epinet import Epinet
 from secondguess.models.random_features import OrthogonalRandomFeatures, RandomFeatureNetwork
@@ -133,6 +141,19 @@ def test_the_ensemble_variance_divides_by_one_less_than_its_members() -> None:
     prediction = ensemble.predict(stack, INPUTS)
     np.testing.assert_allclose(prediction.probs, np.mean(members, axis=0), rtol=1e-5)
     np.testing.assert_allclose(prediction.variance, np.var(members, axis=0, ddof=1), rtol=1e-4)
+
+
+def test_the_forest_variance_is_that_of_its_trees() -> None:
+    fitted = forest.fit(*world(), forest.ForestConfig(num_trees=20))
+    trees = np.stack([tree.predict(INPUTS.numpy()) for tree in fitted.forest.estimators_])
+    found = forest.predict(fitted, INPUTS)
+    np.testing.assert_allclose(found.variance[:, 1], trees.var(axis=0, ddof=1))
+    assert fitted.forest.min_samples_leaf in fitted.out_of_bag_errors
+
+
+def test_a_forest_whose_rows_may_be_in_every_bag_is_refused() -> None:
+    with pytest.raises(ValueError, match="num_trees is 19; expected 20 or more"):
+        forest.fit(*world(), forest.ForestConfig(num_trees=19))
 
 
 def test_an_ensemble_of_one_has_no_variance_and_says_so() -> None:

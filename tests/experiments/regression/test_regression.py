@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 from experiments.one_process import in_this_process
 from typer.testing import CliRunner
 
+from secondguess.baselines import forest
 from secondguess.cli import reproduce
 from secondguess.cli.app import app
 from secondguess.experiments.regression import intervals, run
@@ -18,6 +20,7 @@ from secondguess.experiments.regression.data import (
     true_probability,
 )
 from secondguess.experiments.regression.intervals import TabulatedPredictor, study_intervals
+from secondguess.experiments.regression.measuring import study_recalibration
 from secondguess.experiments.regression.methods import RegressionConfig, fit_cheat_corrected
 from secondguess.experiments.runner import PartResult
 from secondguess.report.reading import read_run
@@ -118,16 +121,68 @@ def test_claims_fail_where_the_numbers_do() -> None:
     assert all(claim.holds for claim in regression_claims(good))
     bad = {
         "cheat_corrected": part(second_order_ece=0.05, mean_variance=0.05, grouping_error=0.07),
-        "ensemble": part(second_order_ece=0.04, mean_variance=0.04, grouping_error=0.05),
+        "ensemble": part(second_order_ece=0.04, mean_variance=0.05, grouping_error=0.08),
     }
     assert not any(claim.holds for claim in regression_claims(bad))
-    # Best, but not by half: two of the four claims on ECE-2, one per number of bins.
+    # Best, but not by half: two of the four claims on the share of the error, one by bins.
     close = {
         "cheat_corrected": part(second_order_ece=0.03, mean_variance=0.05, grouping_error=0.05),
         "evidential": part(second_order_ece=0.04, mean_variance=0.01, grouping_error=0.05),
     }
     holds = [claim.holds for claim in regression_claims(close)]
-    assert holds == [True, False, True, False, True]
+    assert holds == [True, False, True, False, True, True]
+
+
+def test_a_method_that_is_hardly_wrong_has_to_know_it() -> None:
+    """A lower ECE-2 than ours does not win where it is most of the method's own error."""
+    parts = {
+        "cheat_corrected": part(second_order_ece=0.01, mean_variance=0.05, grouping_error=0.05),
+        "forest": part(second_order_ece=0.004, mean_variance=0.008, grouping_error=0.004),
+    }
+    lowest, half, *_, less_wrong, _ = regression_claims(parts)
+    assert (lowest.holds, lowest.value, lowest.bound) == (True, pytest.approx(0.2), 1.0)
+    assert half.holds
+    assert less_wrong.holds
+    assert less_wrong.value == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize("setting", ["gaussian_process_0.05", "evidential_0.1"])
+def test_settings_of_a_sweep_are_rivals_too(setting: str) -> None:
+    parts = {
+        "cheat_corrected": part(second_order_ece=0.01, mean_variance=0.05, grouping_error=0.05),
+        "evidential": part(second_order_ece=0.04, mean_variance=0.01, grouping_error=0.05),
+        setting: part(second_order_ece=0.001, mean_variance=0.01, grouping_error=0.01),
+        "cheat_corrected_signed": part(0.0, mean_variance=0.05, grouping_error=0.05),
+    }
+    lowest = regression_claims(parts)[0]
+    assert not lowest.holds
+    assert lowest.bound == pytest.approx(0.1)
+
+
+def test_recalibration_is_judged_on_the_largest_set() -> None:
+    sizes = {
+        "100": {"mean_variance": 0.05, "grouping_error": 0.05},
+        "2500": {"mean_variance": 0.06, "grouping_error": 0.05},
+    }
+    [claim] = regression_claims({"recalibration": PartResult(sizes)})
+    assert "recalibrated on 2,500 fresh pairs" in claim.name
+    assert (claim.holds, claim.value) == (False, pytest.approx(0.2))
+
+
+@pytest.mark.statistical
+def test_recalibration_finds_the_variance_of_a_constant_that_overstates_it() -> None:
+    """Pairs of a constant predictor say its error to 0.0006, and 5 standard errors leave 10^-6."""
+
+    def overstates(inputs: np.ndarray) -> Prediction:
+        found = calibrated_constant(inputs)
+        return Prediction(found.probs, 2 * found.variance)
+
+    config = RegressionConfig(num_evaluation=2000)
+    found = study_recalibration(config, overstates, sizes=(100, 100_000)).metrics
+    largest = found["100000"]
+    assert largest["map"] != "identity"
+    # (y1 - p)(y2 - p) is at most 1/2 in size: its deviation is at most 1/2, and 1/4 here.
+    assert abs(largest["mean_variance"] - largest["grouping_error"]) < 5 * 0.25 / 100_000**0.5
 
 
 @pytest.fixture
@@ -137,17 +192,21 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "FINAL_WEIGHTS", (0.1,))
     monkeypatch.setattr(run, "LENGTH_SCALES", (1.5,))
     monkeypatch.setattr(run, "NUM_EVALUATION", 2000)
+    one_leaf = partial(forest.ForestConfig, leaf_sizes=(50,))
+    monkeypatch.setattr(forest, "ForestConfig", one_leaf)
+    monkeypatch.setattr(run, "RECALIBRATION_SIZES", (100, 500))
     monkeypatch.setattr(intervals, "TABLE_CELLS", 2**10)
 
 
 @pytest.mark.usefixtures("tiny")
 def test_the_command_makes_every_result_and_figure(tmp_path: Path) -> None:
-    options = ["--extras", "intervals,sweeps,early_stopping", "--out", str(tmp_path)]
+    extras = ",".join(run.EXTRAS)
+    options = ["--extras", extras, "--out", str(tmp_path)]
     ended = CliRunner().invoke(app, ["reproduce", "regression", *options])
     assert ended.exit_code == 0, ended.output
     directory = tmp_path / "regression-sinusoid" / "quick" / "seed-0"
     result = json.loads((directory / "result.json").read_text())
-    assert {"cheat_corrected", "ensemble", "evidential", "gaussian_process", "intervals"} <= set(
+    assert {*run.METHODS, "intervals", "recalibration", "cheat_corrected_signed"} <= set(
         result["metrics"]
     )
     figures = {path.name for path in (directory / "figures").iterdir()}
@@ -167,7 +226,7 @@ def test_the_command_makes_every_result_and_figure(tmp_path: Path) -> None:
     assert described.problems == ()
     left_out = {"intervals-0.01.png", "intervals-0.05.png"}  # they show nothing that 0.02 does not
     assert {picture.figure.file for picture in described.pictures} == figures - left_out
-    assert [len(table.rows) for table in described.section.tables] == [5, 5]
+    assert [len(table.rows) for table in described.section.tables] == [6, 3, 5]
     assert "is finished" not in ended.output
     again = CliRunner().invoke(app, ["reproduce", "regression", *options])
     assert again.output.count("is finished") == len(result["metrics"])

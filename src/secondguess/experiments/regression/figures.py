@@ -35,8 +35,10 @@ TITLES = {
     "gaussian_process": "Gaussian process",
     "evidential": "Evidential NN",
     "cheat_corrected": "Cheat-corrected NN",
+    "forest": "Random forest",
     "naive": "Naive NN, p(1 - p)",
 }
+NOT_IN_FIGURE_3 = ("forest", "naive")
 NUM_BINS = 20
 FIGURE_4_ROOT = 0.02
 
@@ -111,7 +113,7 @@ def _method_arrays(parts: Parts) -> dict[str, Mapping[str, np.ndarray]]:
 
 
 def _first_figure(inputs: FloatArray, truth: Truth, methods: Mapping, directory: Path) -> None:
-    shown = {name: arrays for name, arrays in methods.items() if name != "naive"}
+    shown = {name: arrays for name, arrays in methods.items() if name not in NOT_IN_FIGURE_3}
     panels = {TITLES[name]: arrays for name, arrays in shown.items()}
     right = inputs >= 0
     _sweep(inputs, truth, panels, directory / "first-figure.png", right & (inputs <= 3))

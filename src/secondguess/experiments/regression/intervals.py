@@ -108,6 +108,7 @@ def study_intervals(
     raised = np.maximum(evaluation.variance, np.square(ROOT_MIN_VARIANCES)[:, None])
     limits = ((evaluation.probs - truth) ** 2 / raised).mean(axis=1)
     direct = predict(inputs)
+    curves = {name: np.stack([looks[n].curves()[name] for n in sizes], axis=1) for name in CURVES}
     return PartResult(
         metrics={
             "largest": largest,
@@ -123,12 +124,10 @@ def study_intervals(
                 }
                 for root, inflation in calibrated.items()
             },
+            "least_lead_of_betting": float((curves["hoeffding"] - curves["betting"]).min()),
             "largest_table_error": float(np.abs(evaluation.probs - direct.probs).max()),
         },
-        arrays={
-            "sizes": np.array(sizes),
-            **{name: np.stack([looks[n].curves()[name] for n in sizes], axis=1) for name in CURVES},
-        },
+        arrays={"sizes": np.array(sizes), **curves},
     )
 
 

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from secondguess._arrays import FloatArray
-from secondguess.baselines import ensemble, evidential, gaussian_process, naive
+from secondguess.baselines import ensemble, evidential, forest, gaussian_process, naive
 from secondguess.classification.batches import PairBatch, pair_batches
-from secondguess.classification.heads import BinaryPairHead, PairModel
+from secondguess.classification.heads import BinaryPairHead, PairModel, SymmetricPairHead
 from secondguess.classification.losses import pair_model_loss
 from secondguess.classification.pairs import PairData
 from secondguess.experiments.regression.data import FUNCTIONS, sample_pairs
@@ -110,6 +110,18 @@ def fit_cheat_corrected(config: RegressionConfig, directory: Path) -> Predictor:
     return _pair_predictor(model)
 
 
+def fit_cheat_corrected_signed(config: RegressionConfig, directory: Path) -> Predictor:
+    """The same with any symmetric table as its head, so that variances may come out negative.
+
+    A correlation in [0, 1] can only err upwards where the truth is 0; this one errs both ways.
+    """
+    triples = TrainingTriples.draw(config)
+    model = _pair_network(config, signed=True)
+    loss = partial(pair_model_loss, eigenvalue_weight=0.0)
+    _train(model, loss, triples.batches(config), config, directory, method={"head": "symmetric"})
+    return _pair_predictor(model)
+
+
 def fit_cheat_corrected_early(
     config: RegressionConfig, directory: Path
 ) -> tuple[Predictor, TrainingHistory]:
@@ -179,6 +191,16 @@ def fit_gaussian_process(
     return _predictor(partial(gaussian_process.predict, fitted)), fitted
 
 
+def fit_forest(
+    config: RegressionConfig, *, num_trees: int = 50
+) -> tuple[Predictor, forest.FittedForest]:
+    """The random forest, its leaves chosen out of bag."""
+    triples = TrainingTriples.draw(config)
+    settings = forest.ForestConfig(num_trees=num_trees, seed=_seed(config, 3) % 2**31)
+    fitted = forest.fit(triples.inputs, triples.responses, settings)
+    return _predictor(partial(forest.predict, fitted)), fitted
+
+
 def _train(
     model: nn.Module,
     loss: Callable[..., Tensor],
@@ -206,10 +228,14 @@ def _train(
     )
 
 
-def _pair_network(config: RegressionConfig) -> PairModel:
+def _pair_network(config: RegressionConfig, *, signed: bool = False) -> PairModel:
     generator = _generator(config)
     backbone = ResidualMLP(1, generator=generator)
-    return PairModel(backbone, BinaryPairHead(backbone.num_features, generator=generator))
+    if signed:
+        head = SymmetricPairHead(backbone.num_features, 2, generator=generator)
+    else:
+        head = BinaryPairHead(backbone.num_features, generator=generator)
+    return PairModel(backbone, head)
 
 
 def _pair_predictor(model: PairModel) -> Predictor:

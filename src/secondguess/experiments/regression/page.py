@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from secondguess.experiments.regression.figures import FIGURE_4_ROOT, TITLES
+from secondguess.experiments.regression.claims import relative_ece, rival_metrics
+from secondguess.experiments.regression.figures import FIGURE_4_ROOT, NOT_IN_FIGURE_3, TITLES
 from secondguess.experiments.regression.intervals import MISS_RATES, ROOT_MIN_VARIANCES
 from secondguess.experiments.runner import PartResult
 from secondguess.report.numbers import number, percent
@@ -30,6 +31,7 @@ _PAPER = {
     "gaussian_process": "low uncertainty where it is wrong",
     "evidential": "high uncertainty where it fits well",
     "cheat_corrected": "matches the true gap",
+    "forest": "not shown",
     "naive": "not shown",
 }
 OURS = "cheat_corrected"
@@ -44,6 +46,9 @@ def regression_section(function: str, parts: Parts) -> Section:
     title, paper_section, world = WORLDS[function]
     methods = _methods(parts)
     tables = [_method_table(methods)] if methods else []
+    settings = {name: of for name, of in rival_metrics(parts).items() if name not in TITLES}
+    if settings:
+        tables.append(_setting_table(settings))
     if "intervals" in parts:
         tables.append(_interval_table(parts["intervals"].metrics))
     return Section(
@@ -97,7 +102,8 @@ def _method_table(methods: Mapping[str, Mapping[str, Any]]) -> Table:
             "Mean variance",
             "Mean squared error",
             "Variance / error",
-            "ECE-2, 20 bins",
+            "ECE-2 / error, 20 bins",
+            "ECE-2 / error, 100 bins",
             "ECE-2, 100 bins",
             "ECE-1, 20 bins",
             "The paper's Figure 3",
@@ -108,7 +114,8 @@ def _method_table(methods: Mapping[str, Mapping[str, Any]]) -> Table:
                 number(of["mean_variance"]),
                 number(of["grouping_error"]),
                 number(of["mean_variance"] / of["grouping_error"]),
-                number(of["second_order_ece_20_bins"]),
+                percent(relative_ece(of, "second_order_ece_20_bins")),
+                percent(relative_ece(of)),
                 number(of["second_order_ece"]),
                 number(of["first_order_ece_20_bins"]),
                 _PAPER[name],
@@ -116,10 +123,44 @@ def _method_table(methods: Mapping[str, Mapping[str, Any]]) -> Table:
             for name, of in methods.items()
         ),
         note=(
-            "A method that knows how wrong it is has a ratio near 1 and a small second-order "
-            "calibration error (ECE-2). The paper prints no numbers here, only the figure."
+            "A method that knows how wrong it is has a variance / error near 1 and misjudges a "
+            "small share of its error (ECE-2 / error). ECE-2 alone is small too where the error "
+            "is. The paper prints no numbers here, only the figure."
         ),
     )
+
+
+def _setting_table(settings: Mapping[str, Mapping[str, Any]]) -> Table:
+    return Table(
+        title="The same rivals with other settings",
+        columns=(
+            "Method",
+            "Mean variance",
+            "Mean squared error",
+            "ECE-2 / error, 100 bins",
+            "ECE-2, 100 bins",
+            "Evidence bound, nats",
+        ),
+        rows=tuple(
+            (
+                _setting(of),
+                number(of["mean_variance"]),
+                number(of["grouping_error"]),
+                percent(relative_ece(of)),
+                number(of["second_order_ece"]),
+                f"{of['evidence_bound']:,.0f}" if "evidence_bound" in of else "",
+            )
+            for of in settings.values()
+        ),
+        note="A Gaussian process prefers the setting with the highest evidence bound.",
+    )
+
+
+def _setting(metrics: Mapping[str, Any]) -> str:
+    if "length_scale" in metrics:
+        return f"Gaussian process, length scale {metrics['length_scale']:g}"
+    form = str(metrics["form"]).replace("_", " ")
+    return f"Evidential NN, final weight {metrics['final_weight']:g}, {form}"
 
 
 def _interval_table(metrics: Mapping[str, Any]) -> Table:
@@ -159,7 +200,7 @@ def _pairs_of_numbers(methods: Mapping[str, Mapping[str, Any]]) -> str:
 def _method_figures(methods: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
     if not methods:
         return []
-    shown = {name: of for name, of in methods.items() if name != "naive"}
+    shown = {name: of for name, of in methods.items() if name not in NOT_IN_FIGURE_3}
     calibration = "; ".join(
         f"{TITLES[name]} {number(of['second_order_ece_20_bins'])}" for name, of in methods.items()
     )

@@ -1,7 +1,7 @@
 """The presets of the experiment, and its parts: methods, sweeps, intervals (4.2, B and F.1).
 
 `quick` has fewer steps and a smaller ensemble; `paper` is everything as published, and `cpu` is the
-same, because it fits one. The sweeps are made on the sinusoid.
+same, because it fits one. The evidential sweep is made on the sinusoid.
 """
 
 from __future__ import annotations
@@ -12,31 +12,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from secondguess._arrays import check_at_least
 from secondguess.baselines import evidential
 from secondguess.experiments.needs import marked
 from secondguess.experiments.regression.claims import regression_claims
-from secondguess.experiments.regression.data import FUNCTIONS, quantile_inputs
+from secondguess.experiments.regression.data import FUNCTIONS
 from secondguess.experiments.regression.figures import draw_figures
 from secondguess.experiments.regression.intervals import study_intervals
+from secondguess.experiments.regression.measuring import (
+    PLOT_INPUTS,
+    measured,
+    on_training_set,
+    study_recalibration,
+)
 from secondguess.experiments.regression.methods import (
-    Predictor,
     RegressionConfig,
-    TrainingTriples,
     fit_cheat_corrected,
     fit_cheat_corrected_early,
+    fit_cheat_corrected_signed,
     fit_ensemble,
     fit_evidential,
+    fit_forest,
     fit_gaussian_process,
 )
 from secondguess.experiments.regression.page import regression_section
 from secondguess.experiments.runner import Part, PartResult, check_known, run_experiment
 from secondguess.theory.annotations import Annotations
 from secondguess.theory.metrics import grouping_error, mean_variance
-from secondguess.theory.reliability import first_order_ece, second_order_ece
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +65,17 @@ PRESETS = {
     "paper": Preset(),
     "cpu": Preset(),
 }
-METHODS = ("cheat_corrected", "evidential", "gaussian_process", "ensemble")
-EXTRAS = ("intervals", "sweeps", "early_stopping")
+METHODS = ("cheat_corrected", "evidential", "gaussian_process", "ensemble", "forest")
+EXTRAS = ("intervals", "recalibration", "early_stopping", "signed_head", "sweeps")
+NUM_TREES = 50
+RECALIBRATION_SIZES = (2500, 25_000, 1_000_000)
+"""Fresh pairs that the variance is recalibrated on: a tenth of the training set, as many as that,
+and as many as Figure 4 has."""
 FINAL_WEIGHTS = (0.0, 0.01, 0.1, 0.3)
 """Final lambdas of the evidential sweep, beside the 1 of the method itself."""
 LENGTH_SCALES = (0.05, 0.5, 1.5)
 """Length scales of the Gaussian-process sweep, beside the 0.15 of the method itself."""
 NUM_EVALUATION = 200_000
-PLOT_INPUTS = np.linspace(-4, 4, 8001)
 
 
 def run_regression(
@@ -89,7 +96,7 @@ def run_regression(
         function: `sinusoid` or `piecewise`.
         seed: of data, weights and batches.
         methods: which of `METHODS`; None for all.
-        extras: which of `EXTRAS`; intervals and early stopping need the cheat-corrected network.
+        extras: which of `EXTRAS`; all but the sweeps need the cheat-corrected network.
             None for all, but for `quick`, which has intervals alone.
         num_members: another size of the ensemble than the preset's.
     """
@@ -133,17 +140,24 @@ def regression_parts(
         wanted.append(("gaussian_process", _gaussian_process, process | {"length_scale": 0.15}))
     if "ensemble" in methods:
         wanted.append(("ensemble", _ensemble, {"num_members": size.num_members}))
-    if "intervals" in extras and "cheat_corrected" in methods:
-        wanted.append(("intervals", _intervals, {"largest": size.largest_stream}))
-    if "early_stopping" in extras and "cheat_corrected" in methods:
-        wanted.append(("cheat_corrected_early_stopping", _early_stopping, {}))
-    if "sweeps" in extras and config.function == "sinusoid":
-        wanted.append(("evidential_optimum", _evidential_optimum, {}))
+    if "forest" in methods:
+        wanted.append(("forest", _forest, {"num_trees": NUM_TREES}))
+    if "cheat_corrected" in methods:
+        of_network: dict[str, tuple[str, Any, dict[str, Any]]] = {
+            "intervals": ("intervals", _intervals, {"largest": size.largest_stream}),
+            "recalibration": ("recalibration", _recalibration, {"sizes": RECALIBRATION_SIZES}),
+            "early_stopping": ("cheat_corrected_early_stopping", _early_stopping, {}),
+            "signed_head": ("cheat_corrected_signed", _signed_head, {}),
+        }
+        wanted += [part for name, part in of_network.items() if name in extras]
+    if "sweeps" in extras:
         if "gaussian_process" in methods:
             for scale in LENGTH_SCALES:
                 settings = process | {"length_scale": scale}
                 wanted.append((f"gaussian_process_{scale:g}", _gaussian_process, settings))
-        if "evidential" in methods:
+        if config.function == "sinusoid":
+            wanted.append(("evidential_optimum", _evidential_optimum, {}))
+        if config.function == "sinusoid" and "evidential" in methods:
             settings = {"final_weight": 1.0, "form": "squared_error"}
             wanted.append(("evidential_squared_error", _evidential, settings))
             for weight in FINAL_WEIGHTS:
@@ -165,7 +179,7 @@ def _needed(config: RegressionConfig, part: str) -> dict[str, Any]:
     settings = asdict(config)
     if part == "evidential_optimum":  # closed form
         return {}
-    if part.startswith("gaussian_process"):  # no steps
+    if part.startswith(("gaussian_process", "forest")):  # no steps
         for name in ("num_steps", "batch_size", "learning_rate"):
             settings.pop(name)
     return settings
@@ -175,8 +189,33 @@ def _cheat_corrected(
     config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
 ) -> PartResult:
     predict = fit_cheat_corrected(config, directory)
-    result = _measured(config, predict)
-    result.metrics["training_set"] = _on_training_set(config, predict)
+    result = measured(config, predict)
+    result.metrics["training_set"] = on_training_set(config, predict)
+    return result
+
+
+def _signed_head(
+    config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
+) -> PartResult:
+    return measured(config, fit_cheat_corrected_signed(config, directory))
+
+
+def _recalibration(
+    config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
+) -> PartResult:
+    # The trained network is loaded from the checkpoints of its own part.
+    network = fit_cheat_corrected(config, directory.parent / "cheat_corrected")
+    return study_recalibration(config, network, **settings)
+
+
+def _forest(
+    config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
+) -> PartResult:
+    predict, fitted = fit_forest(config, **settings)
+    result = measured(config, predict)
+    errors = fitted.out_of_bag_errors
+    result.metrics["out_of_bag_errors"] = {str(size): error for size, error in errors.items()}
+    result.metrics["leaf_size"] = fitted.forest.min_samples_leaf
     return result
 
 
@@ -184,7 +223,7 @@ def _early_stopping(
     config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
 ) -> PartResult:
     predict, history = fit_cheat_corrected_early(config, directory)
-    result = _measured(config, predict)
+    result = measured(config, predict)
     result.metrics["best_step"] = history.best_step
     result.arrays["validation_steps"] = history.validation_steps
     result.arrays["validation_losses"] = history.validation_losses
@@ -195,7 +234,7 @@ def _ensemble(
     config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
 ) -> PartResult:
     ensemble, naive = fit_ensemble(config, directory, **settings)
-    result, of_naive = _measured(config, ensemble), _measured(config, naive)
+    result, of_naive = measured(config, ensemble), measured(config, naive)
     result.metrics["naive"] = of_naive.metrics
     result.arrays.update({f"naive_{key}": array for key, array in of_naive.arrays.items()})
     return result
@@ -204,7 +243,7 @@ def _ensemble(
 def _evidential(
     config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
 ) -> PartResult:
-    result = _measured(config, fit_evidential(config, directory, **settings))
+    result = measured(config, fit_evidential(config, directory, **settings))
     result.metrics.update(settings)
     return result
 
@@ -237,7 +276,7 @@ def _gaussian_process(
     config: RegressionConfig, settings: Mapping[str, Any], directory: Path, done: object
 ) -> PartResult:
     predict, fitted = fit_gaussian_process(config, **settings)
-    result = _measured(config, predict)
+    result = measured(config, predict)
     result.metrics["length_scale"] = settings["length_scale"]
     result.metrics["evidence_bound"] = float(fitted.evidence_bounds[-1])
     result.arrays["evidence_bounds"] = fitted.evidence_bounds
@@ -255,44 +294,3 @@ def _intervals(
         seed=config.seed,
         **settings,
     )
-
-
-def _measured(config: RegressionConfig, predict: Predictor) -> PartResult:
-    """Metrics against the closed form, over inputs of equal mass; predictions there and to plot."""
-    inputs = quantile_inputs(config.num_evaluation)
-    truth = Annotations.known(FUNCTIONS[config.function](inputs))
-    predicted, plotted = predict(inputs), predict(PLOT_INPUTS)
-    return PartResult(
-        metrics={
-            "first_order_ece": first_order_ece(predicted, truth),
-            "second_order_ece": second_order_ece(predicted, truth),
-            "first_order_ece_20_bins": first_order_ece(predicted, truth, num_bins=20),
-            "second_order_ece_20_bins": second_order_ece(predicted, truth, num_bins=20),
-            "mean_variance": mean_variance(predicted),
-            "grouping_error": grouping_error(predicted, truth),
-        },
-        arrays={
-            "probs": predicted.probs.astype(np.float32),
-            "variance": predicted.variance.astype(np.float32),
-            "plot_probs": plotted.probs,
-            "plot_variance": plotted.variance,
-        },
-    )
-
-
-def _on_training_set(config: RegressionConfig, predict: Predictor) -> dict[str, float]:
-    """What the training pairs themselves say of the squared error: the mean of (y1 - p)(y2 - p).
-
-    Its distance from the grouping error is the luck of the draw, which no training can undo.
-    """
-    triples = TrainingTriples.draw(config)
-    inputs = triples.inputs[:, 0].double().numpy()
-    prediction = predict(inputs)
-    products = (triples.responses.numpy() - prediction.probs[:, None]).prod(axis=1)
-    truth = Annotations.known(FUNCTIONS[config.function](inputs))
-    return {
-        "mean_variance": mean_variance(prediction),
-        "mean_product": float(products.mean()),
-        "mean_product_standard_error": float(products.std() / np.sqrt(len(products))),
-        "grouping_error": grouping_error(prediction, truth),
-    }
