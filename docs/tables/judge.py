@@ -13,6 +13,7 @@ from pages import DOCS
 
 from secondguess.experiments.cifar10h.claims import cifar10h_claims
 from secondguess.experiments.cifar10h.evaluation import Difference, FromNaive
+from secondguess.experiments.needs import marked
 from secondguess.experiments.regression.claims import regression_claims
 from secondguess.experiments.runner import PartResult
 
@@ -28,7 +29,8 @@ def judged(run: dict[str, Any]) -> list[dict[str, Any]]:
     """The claims that a kept run decides."""
     if run["experiment"].startswith("regression"):
         parts = {name: PartResult(metrics) for name, metrics in run["metrics"].items()}
-        return [asdict(claim) for claim in regression_claims(parts)]
+        claims = marked(regression_claims(parts), "regression", run["preset"])
+        return [asdict(claim) for claim in claims]
     from_naive = {
         variant: {
             row: FromNaive(*(_difference(found[name]) for name in FromNaive._fields))
@@ -37,7 +39,8 @@ def judged(run: dict[str, Any]) -> list[dict[str, Any]]:
         for variant, rows in run["minus_naive"].items()
     }
     best = run["best_pair_model"]
-    return [asdict(claim) for claim in cifar10h_claims(run["metrics"], best, from_naive)]
+    claims = cifar10h_claims(run["metrics"], best, from_naive)
+    return [asdict(claim) for claim in marked(claims, "cifar10h", run["preset"])]
 
 
 def _difference(found: dict[str, float | None]) -> Difference:
