@@ -20,7 +20,6 @@ from regression import method_rows
 from secondguess.experiments.digits_of_pi.rankings import RIVALS
 from secondguess.experiments.facts.run import OURS
 from secondguess.experiments.facts.run import RIVALS as FACTS_RIVALS
-from secondguess.experiments.regression.run import PRESETS
 from secondguess.experiments.regression.claims import relative_ece
 
 PAGE = "results.md"

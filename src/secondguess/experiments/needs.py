@@ -52,11 +52,6 @@ NEEDS = {
         preset="cpu",
         why="its network is still learning when training stops",
     ),
-    ("regression", "quick"): Needs(
-        claims=("ECE-2 over the grouping error of the cheat-corrected network is at most half",),
-        preset="paper",
-        why="its networks are trained for a tenth of the steps",
-    ),
 }
 """By experiment, as the command line calls it, and preset."""
 
