@@ -66,6 +66,8 @@ REASONS = [
         [
             ("cli/*columns.py::*.chunks", "cli/*columns.py::*.chunks"),
             ("classification/heads.py::*__init__", "classification/heads.py::*__init__"),
+            ("classification/*_joint.py::*", "classification/*_joint.py::*"),
+            ("experiments/*/run.py::run_*", "experiments/*/run.py::run_*"),
             ("theory/decoding.py::*", "theory/decoding.py::*"),
             ("baselines/*::predict", "baselines/*::predict"),
             ("*::PairClassifier.__init__", "*::PairMetaClassifier.__init__"),
@@ -82,6 +84,7 @@ REASONS = [
         "A command is its options, and hands them on; the words of help differ.",
         [
             ("cli/reproduce.py::*", "cli/reproduce.py::*"),
+            ("cli/reproduce.py::[a-z]*", "cli/serve.py::serve"),
             ("cli/language.py::*", "cli/language.py::*"),
             ("cli/fit.py::fit", "cli/*"),
             ("cli/intervals.py::calibrate", "cli/*"),
@@ -102,6 +105,7 @@ REASONS = [
         "Small networks for tests, benchmarks and examples: sizes in a column.",
         [
             ("*::network_of", "*"),
+            ("*::_encoder", "*"),
             ("*::small_smollm2", "*"),
             ("*::byte_model", "*"),
             ("*::tiny_pair_model", "*"),
@@ -136,10 +140,14 @@ REASONS = [
         "Tables of pages: one formatted cell per column.",
         [
             ("docs/tables/render.py::*", "docs/tables/*"),
-            ("docs/tables/counts_page.py::*", "docs/tables/counts_page.py::*"),
+            ("docs/tables/counts_page.py::*", "docs/tables/*"),
         ],
     ),
-    Reason("Imported names, in the order of the alphabet.", [("*::imports", "*::imports")]),
+    Reason(
+        "A training as the experiment does it, for a test that needs its bits and no files.",
+        [("experiments/digits_of_pi/run.py::_train", "tests/experiments/bits_experiment.py::*")],
+    ),
+    Reason("Imported names, in the order of the alphabet.", [("*imports", "*imports")]),
     Reason(
         "Tests that read alike: each says in full what it expects.",
         [

@@ -159,6 +159,23 @@ logits = st.one_of(
 )
 
 
+def _as_asked(joint, double: bool, correlation: float | None):
+    """In double precision, and recalibrated, or as it is."""
+    joint = joint.double() if double else joint
+    return joint if correlation is None else _recalibrated(joint, 1.5, correlation)
+
+
+def assert_valid(joint) -> None:
+    """Within its limits to the last bit, as the bounds demand."""
+    assert (joint.epistemic_variance >= 0).all()
+    assert (joint.epistemic_confidence <= 1).all()
+    assert (joint.epistemic_confidence >= 0).all()
+    assert (joint.log_self_conditional >= joint.log_marginal).all()
+    scores = joint.scores()
+    assert (scores.epistemic_variance >= 0).all()
+    assert (scores.epistemic_confidence <= 1).all()
+
+
 @given(
     weights=hnp.arrays(np.float32, (3, 4), elements=logits),
     components=hnp.arrays(np.float32, (3, 4, 5), elements=logits),
@@ -175,17 +192,8 @@ def test_mixture_is_valid_whatever_its_parameters(
     joint = MixtureJoint(
         torch.from_numpy(weights).log_softmax(-1), torch.from_numpy(components).log_softmax(-1)
     )
-    if double:
-        joint = joint.double()
-    if correlation is not None:
-        joint = _recalibrated(joint, 1.5, correlation)
-    assert (joint.epistemic_variance >= 0).all()
-    assert (joint.epistemic_confidence <= 1).all()
-    assert (joint.epistemic_confidence >= 0).all()
-    assert (joint.log_self_conditional >= joint.log_marginal).all()
-    scores = joint.scores()
-    assert (scores.epistemic_variance >= 0).all()
-    assert (scores.epistemic_confidence <= 1).all()
+    joint = _as_asked(joint, double, correlation)
+    assert_valid(joint)
     if equal and correlation is None:
         assert (joint.epistemic_variance <= 1e-12).all()
 
@@ -203,17 +211,7 @@ def test_correlation_head_is_valid_whatever_its_outputs(outputs, rate, correlati
         head.outputs.weight.copy_(torch.eye(6))
         head.log_rate.fill_(rate)
         joint = head(torch.from_numpy(outputs))
-    if double:
-        joint = joint.double()
-    if correlation is not None:
-        joint = _recalibrated(joint, 1.5, correlation)
-    assert (joint.epistemic_variance >= 0).all()
-    assert (joint.epistemic_confidence <= 1).all()
-    assert (joint.epistemic_confidence >= 0).all()
-    assert (joint.log_self_conditional >= joint.log_marginal).all()
-    scores = joint.scores()
-    assert (scores.epistemic_variance >= 0).all()
-    assert (scores.epistemic_confidence <= 1).all()
+    assert_valid(_as_asked(joint, double, correlation))
 
 
 def test_correlation_joint_is_the_mixture_that_it_says_it_is() -> None:

@@ -12,11 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from secondguess.cli.errors import say, tell, user_errors
-from secondguess.experiments.needs import NEEDS
+from secondguess.cli.outcomes import announce, conclude, print_result, print_verdict
 from secondguess.experiments.processes import Job, Outcome, jobs_of, run_side_by_side
 from secondguess.experiments.registry import EXPERIMENTS
-from secondguess.report.files import RESULT_FILE, read_claims, read_result
-from secondguess.report.sections import Claim, tally
+from secondguess.report.files import read_result
 
 
 class Preset(StrEnum):
@@ -72,8 +71,6 @@ SEQUENCES = {
 }
 """Experiments on sequences, which have no options of their own, and what they are about."""
 
-_VERDICTS = {"holds": "holds", "fails": "FAILS", "needs": "     "}
-
 
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
@@ -121,7 +118,7 @@ def everything(
             options.pop("cifar10h")
             tell(f"cifar10h is left out: {error}\n")
         for name in options:
-            _announce(name, preset.value)
+            announce(name, preset.value)
         jobs = [
             job
             for name, more in options.items()
@@ -129,12 +126,12 @@ def everything(
         ]
         outcomes = _run(jobs)
         for outcome in outcomes:
-            _print_verdict(outcome)
+            print_verdict(outcome)
         if any(outcome.directories for outcome in outcomes):
             from secondguess.report.page import write_report
 
             tell(f"The page: {write_report(out)}")
-    _conclude(outcomes, strict=strict)
+    conclude(outcomes, strict=strict)
 
 
 def regression(
@@ -148,8 +145,8 @@ def regression(
     extras: Annotated[
         str | None,
         typer.Option(
-            help="Some of intervals,sweeps,early_stopping, or none. Default: all; quick has "
-            "intervals only."
+            help="Some of intervals,sweeps,early_stopping,recalibration,signed_head, or none. "
+            "Default: the preset's."
         ),
     ] = None,
     members: Annotated[
@@ -172,7 +169,7 @@ def regression(
         extras=_names(extras),
         num_members=members,
     )
-    _conclude(outcomes, strict=strict)
+    conclude(outcomes, strict=strict)
 
 
 def _sequence_command(name: str, about: str) -> Callable[..., None]:
@@ -185,7 +182,7 @@ def _sequence_command(name: str, about: str) -> Callable[..., None]:
         out: Out = Path("out"),
         strict: Strict = False,
     ) -> None:
-        _conclude(_reproduce(name, preset, seed, seeds, out), strict=strict)
+        conclude(_reproduce(name, preset, seed, seeds, out), strict=strict)
 
     command.__doc__ = about
     return command
@@ -234,7 +231,7 @@ def cifar10h(
             from secondguess.experiments.cifar10h.tables import tables
 
             tell(tables(read_result(summary)["metrics"]))
-    _conclude(outcomes, strict=strict)
+    conclude(outcomes, strict=strict)
 
 
 def facts(
@@ -252,7 +249,7 @@ def facts(
     if num_wordings not in (3, 12):
         raise typer.BadParameter("expected 3 or 12.", param_hint="--num-wordings")
     outcomes = _reproduce("facts", preset, seed, seeds, out, model=model, num_wordings=num_wordings)
-    _conclude(outcomes, strict=strict)
+    conclude(outcomes, strict=strict)
 
 
 def associations(
@@ -273,7 +270,7 @@ def associations(
 ) -> None:
     """First words that come to people's minds: how far a model knows their shares."""
     outcomes = _reproduce("associations", preset, seed, seeds, out, model=model, data_dir=data_dir)
-    _conclude(outcomes, strict=strict)
+    conclude(outcomes, strict=strict)
 
 
 def _reproduce(
@@ -290,24 +287,14 @@ def _reproduce(
             num_seeds=seeds,
             **options,
         )
-        _announce(name, preset.value)
+        announce(name, preset.value)
         outcomes = _run(jobs)
         for outcome in outcomes:
             if outcome.mistake is not None:
                 raise ValueError(outcome.mistake)
         for outcome in outcomes:
-            _print_result(outcome)
+            print_result(outcome)
     return outcomes
-
-
-def _announce(name: str, preset: str) -> None:
-    """Say, before anything runs, which claims the preset is too small for."""
-    if (needs := NEEDS.get((name, preset))) is not None:
-        claims = ", ".join(f"'{beginning.strip()} ...'" for beginning in needs.claims)
-        tell(
-            f"{name}: claims {claims} need --preset {needs.preset} and are not judged: "
-            f"{needs.why}.\n"
-        )
 
 
 def _run(jobs: Sequence[Job]) -> list[Outcome]:
@@ -328,45 +315,3 @@ def _names(text: str | None) -> list[str] | None:
     if text is None:
         return None
     return [] if text == "none" else [name.strip() for name in text.split(",")]
-
-
-def _print_result(outcome: Outcome) -> None:
-    """Every claim of the seeds of a job, and where their results are."""
-    if outcome.error is not None:
-        _print_crash(outcome)
-    for directory in dict.fromkeys(outcome.directories):
-        for claim in read_claims(directory):
-            tell(f"{_VERDICTS[claim.verdict]}  {_words(claim)}")
-        tell(f"{directory / RESULT_FILE}, figures in {directory / 'figures'}")
-
-
-def _print_verdict(outcome: Outcome) -> None:
-    """How many claims of a job hold, and those that do not."""
-    if outcome.error is not None:
-        _print_crash(outcome)
-        return
-    tell(f"{outcome.job.title}: {tally(outcome.claims)}")
-    for claim in outcome.claims:
-        if claim.verdict == "fails":
-            tell(f"    does not hold: {_words(claim)}")
-
-
-def _words(claim: Claim) -> str:
-    value, bound = (
-        "no number" if number is None else f"{number:.4g}" for number in (claim.value, claim.bound)
-    )
-    needs = f", needs {claim.needs}" if claim.needs else ""
-    return f"{claim.name}: {value} ({bound}{needs})"
-
-
-def _print_crash(outcome: Outcome) -> None:
-    job = outcome.job
-    said = outcome.mistake or f"{outcome.error} (all of it is in {job.log})"
-    say(f"{job.title} CRASHED: {said}")
-
-
-def _conclude(outcomes: Sequence[Outcome], *, strict: bool) -> None:
-    if any(outcome.error is not None for outcome in outcomes):
-        raise typer.Exit(1)
-    if strict and any(claim.verdict == "fails" for each in outcomes for claim in each.claims):
-        raise typer.Exit(3)

@@ -31,22 +31,10 @@ from typing import Any
 
 from secondguess._files import only_writer_of
 from secondguess.experiments.registry import Experiment
+from secondguess.experiments.threads import ONE_THREAD
 from secondguess.report.files import read_claims
 from secondguess.report.sections import Claim
 from secondguess.training.progress import TOLD_EVERY, Tell
-
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "BLIS_NUM_THREADS": "1",
-    "VECLIB_MAXIMUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-    "OMP_DYNAMIC": "false",
-    "MKL_DYNAMIC": "false",
-    "TOKENIZERS_PARALLELISM": "false",
-}
-"""Variables that linear algebra libraries read when they are loaded, and never again."""
 
 _GRACE = 4.0
 """Seconds that a process has to save its work after its parent has died."""

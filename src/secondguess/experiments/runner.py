@@ -36,6 +36,7 @@ import numpy as np
 
 from secondguess._files import read_document, replacing, write_document
 from secondguess.experiments.needs import marked
+from secondguess.experiments.threads import one_thread
 from secondguess.report.files import RESULT_FILE, write_page, write_result
 from secondguess.report.sections import Claim as Claim
 from secondguess.report.sections import Section
@@ -218,27 +219,6 @@ def run_preset(
         describe=describe,
         out=out,
     )
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Inside, torch and the linear algebra of NumPy and SciPy use one thread.
-
-    >>> import torch
-    >>> with one_thread():
-    ...     torch.get_num_threads()
-    1
-    """
-    import torch
-    from threadpoolctl import threadpool_limits
-
-    num_threads = torch.get_num_threads()
-    with threadpool_limits(1):
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(num_threads)
 
 
 @contextmanager

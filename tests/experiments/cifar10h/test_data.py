@@ -13,6 +13,7 @@ from experiments.cifar10h.real_cifar import NEEDS_DATA
 from secondguess.classification.pairs import PairData
 from secondguess.experiments.cifar10h import data, download
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
+from secondguess.experiments.data import DATA_VARIABLE
 
 
 def rows(number: int) -> AnnotatedInputs:
@@ -33,7 +34,7 @@ def test_splits_are_those_of_the_paper() -> None:
 def test_without_a_folder_the_error_says_how_to_get_the_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv(data.DATA_VARIABLE, raising=False)
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
     with pytest.raises(FileNotFoundError, match=r"set SECONDGUESS_DATA.*download cifar10h FOLDER"):
         data.load()
 

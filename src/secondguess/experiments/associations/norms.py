@@ -11,7 +11,6 @@ runs a model.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from secondguess._arrays import IntArray
+from secondguess.experiments.data import find_data, random_parts
 
 FILE_NAME = "usf-free-association.jsonl"
-DATA_VARIABLE = "SECONDGUESS_DATA"
 NOBODY_ELSE = "?"
 """The response that stands for an answer that nobody else gave; no recorded answer is it."""
 
@@ -75,14 +74,8 @@ def as_response(word: str) -> str:
 
 
 def find_norms(given: Path | None = None) -> Path:
-    """Where the norms are: what was given, or the variable `SECONDGUESS_DATA`."""
-    chosen = given or os.environ.get(DATA_VARIABLE)
-    if not chosen:
-        raise FileNotFoundError(
-            f"no data were named; pass the path of {FILE_NAME} or of its folder, or set "
-            f"{DATA_VARIABLE} to it."
-        )
-    return Path(chosen).expanduser()
+    """Where the norms are, see `find_data`."""
+    return find_data(given, expected=f"the path of {FILE_NAME}, or of its folder.")
 
 
 def read_cues(path: Path) -> list[Cue]:
@@ -115,18 +108,6 @@ class Split(NamedTuple):
     test: list[Cue]
 
 
-def split(cues: Sequence[Cue], sizes: Sequence[int], *, seed: int) -> Split:
-    """Distinct cues at random: as many as `sizes` says for each part of a `Split`.
-
-    >>> cues = [Cue(str(n), 2, {}) for n in range(10)]
-    >>> [len(part) for part in split(cues, (4, 2, 3), seed=0)]
-    [4, 2, 3]
-    """
-    if len(sizes) != 3 or sum(sizes) > len(cues):
-        raise ValueError(
-            f"sizes is {tuple(sizes)}; expected three numbers that sum to at most {len(cues)}, the "
-            f"number of cues."
-        )
-    order = np.random.default_rng([seed, 0]).permutation(len(cues))
-    parts = np.split(order, np.cumsum(sizes))[:3]
-    return Split(*([cues[index] for index in part] for part in parts))
+def split(cues: Sequence[Cue], sizes: tuple[int, int, int], *, seed: int) -> Split:
+    """Distinct cues at random: as many as `sizes` says for each part of a `Split`."""
+    return Split(*random_parts(cues, sizes, seed=seed))

@@ -12,7 +12,6 @@ shape `(n, 3, 32, 32)`; nothing is normalised or augmented yet.
 
 from __future__ import annotations
 
-import os
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from secondguess._arrays import IntArray
 from secondguess.classification.pairs import PairData
+from secondguess.experiments.data import find_data
 
 CLASSES = (
     "airplane",
@@ -39,7 +39,6 @@ CLASSES = (
 IMAGE_FOLDER = "cifar-10-batches-py"
 PRETRAINING_FILE = "cifar10n-labels.npy"
 COUNTS_FILE = "cifar10h-counts.npy"
-DATA_VARIABLE = "SECONDGUESS_DATA"
 
 CHANNEL_MEAN = (0.49139968, 0.48215841, 0.44653091)
 CHANNEL_DEVIATION = (0.24703223, 0.24348513, 0.26158784)
@@ -116,18 +115,13 @@ class Cifar10H:
 
 
 def find_data_dir(data_dir: Path | str | None = None) -> Path:
-    """The folder that holds the data: the argument, or the variable `SECONDGUESS_DATA`.
+    """The folder that holds the data, see `find_data`.
 
     >>> find_data_dir("~/cifar").name
     'cifar'
     """
-    chosen = data_dir or os.environ.get(DATA_VARIABLE)
-    if not chosen:
-        raise FileNotFoundError(
-            f"no data folder was named; pass data_dir or set {DATA_VARIABLE} to a folder with "
-            f"{IMAGE_FOLDER}/, {PRETRAINING_FILE} and {COUNTS_FILE}. {_HOW_TO_GET}"
-        )
-    return Path(chosen).expanduser()
+    files = f"{IMAGE_FOLDER}/, {PRETRAINING_FILE} and {COUNTS_FILE}"
+    return find_data(data_dir, expected=f"a folder with {files}. {_HOW_TO_GET}")
 
 
 def load(data_dir: Path | str | None = None) -> Cifar10H:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from secondguess.experiments.data import random_parts
+
 THREE_WORDINGS = (" {}", " It is in {}.", " The answer is {}.")
 """A response begins with the space that stands behind the question."""
 
@@ -87,18 +89,6 @@ class Split(NamedTuple):
     test: list[Fact]
 
 
-def split(facts: Sequence[Fact], sizes: Sequence[int], *, seed: int) -> Split:
-    """Distinct facts at random: as many as `sizes` says for each part of a `Split`.
-
-    >>> facts = [Fact(f"{n}?", str(n)) for n in range(10)]
-    >>> [len(part) for part in split(facts, (4, 2, 1, 3), seed=0)]
-    [4, 2, 1, 3]
-    """
-    if len(sizes) != 4 or sum(sizes) > len(facts):
-        raise ValueError(
-            f"sizes is {tuple(sizes)}; expected four numbers that sum to at most {len(facts)}, the "
-            f"number of facts."
-        )
-    order = np.random.default_rng([seed, 0]).permutation(len(facts))
-    parts = np.split(order, np.cumsum(sizes))[:4]
-    return Split(*([facts[index] for index in part] for part in parts))
+def split(facts: Sequence[Fact], sizes: tuple[int, int, int, int], *, seed: int) -> Split:
+    """Distinct facts at random: as many as `sizes` says for each part of a `Split`."""
+    return Split(*random_parts(facts, sizes, seed=seed))
