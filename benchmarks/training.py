@@ -95,7 +95,10 @@ def compare_ensembles(seconds: float) -> None:
         inputs = torch.randn(BATCH_SIZE, NUM_MEMBERS, 1)
         responses = torch.randint(2, (BATCH_SIZE, NUM_MEMBERS))
         batch = PairBatch(inputs, responses, responses)
-        own_batches = [PairBatch(*(part[:, m] for part in batch)) for m in range(NUM_MEMBERS)]
+        own_batches = [
+            PairBatch(*(part[:, m] for part in (inputs, responses, responses)))
+            for m in range(NUM_MEMBERS)
+        ]
         alone = [
             training_step(member, naive.loss, lambda step, own=own: own)
             for member, own in zip(members, own_batches, strict=True)

@@ -45,7 +45,9 @@ def regularised_batches(
 
     def regularised(step: int) -> EvidentialBatch:
         weight = final_weight * min(1.0, step / ramp_steps)
-        return EvidentialBatch(*batch_at(step), torch.tensor(weight))
+        inputs, y1, y2 = batch_at(step)
+        assert isinstance(inputs, Tensor)  # rivals take no other kind
+        return EvidentialBatch(inputs, y1, y2, torch.tensor(weight))
 
     return regularised
 

@@ -34,6 +34,7 @@ def loss(model: Callable[[Tensor], Tensor], batch: PairBatch) -> Tensor:
     >>> loss(torch.nn.Identity(), batch)
     tensor(0.6931)
     """
+    assert isinstance(batch.inputs, Tensor)  # rivals take no other kind
     return response_loss(class_log_probs(model(batch.inputs)), batch)
 
 

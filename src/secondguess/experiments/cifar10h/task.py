@@ -199,6 +199,7 @@ class Task:
             batch = relabelled(step)
             if isinstance(batch, AnnotationBatch):
                 batch = compact(batch)
+            assert isinstance(batch.inputs, Tensor)  # images or features
             generator = torch.Generator().manual_seed(derived_seed(seed, step))
             return batch._replace(inputs=self.prepare(batch.inputs, generator))
 
