@@ -45,9 +45,7 @@ from secondguess.classification.joint import PairJoint
 from secondguess.classification.joint_predictions import JointPredictions
 from secondguess.classification.labels import Targets
 from secondguess.classification.losses import EIGENVALUE_WEIGHT
-from secondguess.classification.network_fitting import (
-    fit_network,
-)
+from secondguess.classification.network_fitting import fit_network
 from secondguess.classification.pairs import PairData
 from secondguess.classification.predicting import joint_of, joints_of
 from secondguess.classification.saved_estimators import restore, saved_classifier

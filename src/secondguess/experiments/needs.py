@@ -1,6 +1,6 @@
 """Which claims a preset is too small for, and the preset that they need.
 
-All of it stands here, before any run: how a run ends has no part in which claims it is judged on.
+It is fixed here and said before a run starts, so how that run ends has no part in it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from secondguess.report.sections import Claim
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """Claims that a preset is too small for: known before any run, so no run is judged on them.
+    """Claims that a preset is too small for, so that its runs are not judged on them.
 
     >>> NEEDS["frozen-lake", "quick"].preset_for("hidden view: share accepted")
     'cpu'
