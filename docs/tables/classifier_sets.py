@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import json
 import pickle
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -102,6 +103,7 @@ def crowd(rng: np.random.Generator) -> tuple[Part, np.ndarray]:
 
 def cebab(folder: Path) -> tuple[Part, np.ndarray]:
     """Restaurant reviews, five ratings each; edits of one review are one group."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))  # whose reader serves here too
     reviews = importlib.import_module("annotators.reviews").load_reviews(folder)
     counts = np.stack([(reviews.ratings == stars).sum(axis=1) for stars in "12345"], axis=1)
     return Part(np.load(folder / "cebab-features.npy"), counts), np.asarray(reviews.groups)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -407,7 +406,6 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"))
     arguments = parser.parse_args()
     if arguments.data_dir is not None:
-        sys.path.insert(0, str(ROOT / "examples"))
         run(arguments.data_dir, arguments.minutes)
         collect(arguments.data_dir)
     (pages.DOCS / PAGE).write_text(pages.filled(PAGE, TABLES))

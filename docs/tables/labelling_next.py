@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -175,7 +174,6 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     folder = parser.parse_args().data_dir
     if folder is not None:
-        sys.path.insert(0, str(ROOT / "examples"))
         run(folder)
     draw(measured(), PICTURE)
     (pages.DOCS / PAGE).write_text(pages.filled(PAGE, TABLES))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from classifier_sets import load
 import secondguess as sg
 from secondguess.displays import RiskCoverageDisplay
 
-ROOT = Path(__file__).parents[2]
 NAME = "rankings"
 COMMAND = "python docs/tables/rankings.py --data-dir DIR"
 PAGE = "displays.md"
@@ -94,7 +92,6 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     folder = parser.parse_args().data_dir
     if folder is not None:
-        sys.path.insert(0, str(ROOT / "examples"))
         start = time.process_time()
         rows = [measure(name, folder, seed) for name in DATA for seed in range(NUM_SEEDS)]
         seconds = time.process_time() - start
