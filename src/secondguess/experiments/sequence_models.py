@@ -63,6 +63,10 @@ def fresh_transformer(
 def training_config(config: Any, **others: Any) -> TrainingConfig:
     """How a run is trained: what its own config says, and what is the same in all of its presets.
 
+    The paper states AdamW, its highest rate, the warm-up and the cosine decay. The weight decay,
+    here that of PyTorch, and the betas, which each experiment names, it does not state: both are
+    ours, in the preset `paper` too.
+
     Args:
         config: of the experiment; `PiConfig` and `LakeConfig` share the names below.
         others: settings that its presets do not change.

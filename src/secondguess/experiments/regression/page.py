@@ -271,7 +271,8 @@ def _interval_figures(parts: Parts) -> list[Figure]:
             Figure(
                 file=f"intervals-{key}.png",
                 caption=f"The root of min_variance at {key}. Left: how the variance inflation "
-                f"falls as pairs come in, by Hoeffding's inequality and by betting. Right: the "
+                f"falls as pairs come in, by betting and by Hoeffding's inequality (that on the "
+                f"range [-1/(4ε), 1/ε], which is tighter than the paper's [-1/ε, 1/ε]). Right: the "
                 f"intervals after {size:,} pairs, and in the limit.",
                 alt=f"Curves of the inflation by Hoeffding and by betting on log axes, towards the "
                 f"limit {number(metrics['limit'][key])}; beside them nested "
