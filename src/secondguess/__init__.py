@@ -96,6 +96,7 @@ if TYPE_CHECKING:
         reliability_bins,
         second_order_ece,
         second_order_ece_standard_error,
+        top_label_event,
     )
 
 _HOMES = {
@@ -179,6 +180,7 @@ _HOMES = {
         "reliability_bins",
         "second_order_ece",
         "second_order_ece_standard_error",
+        "top_label_event",
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -267,6 +269,7 @@ __all__ = [
     "second_order_ece_standard_error",
     "select_min_variance",
     "squared_error_estimate",
+    "top_label_event",
     "triage",
 ]
 

@@ -125,9 +125,47 @@ def test_a_calibrated_predictor_is_told_from_an_overconfident_one():
         assert sg.second_order_ece(sg.Prediction(probs, wrong), counts) > 3 * calibrated
 
 
+def test_the_guess_is_an_event_like_any_other():
+    """Top-label metrics against a plain loop over rows, with annotations and with known truths."""
+    probs, variance, counts = dirichlet_world(np.random.default_rng(0), num_rows=300)
+    guess, annotations = sg.top_label_event(sg.Prediction(probs, variance), counts)
+    best = [int(np.argmax(row)) for row in probs]
+    rows = range(len(probs))
+    plain = sg.Prediction(
+        np.array([probs[i, best[i]] for i in rows]), np.array([variance[i, best[i]] for i in rows])
+    )
+    right = np.array([counts[i, best[i]] for i in rows])
+    of_event = np.stack([counts.sum(axis=1) - right, right], axis=1)
+    assert sg.second_order_ece(guess, annotations) == pytest.approx(
+        sg.second_order_ece(plain, of_event), abs=1e-12
+    )
+    assert sg.first_order_ece(guess, annotations) == pytest.approx(
+        sg.first_order_ece(plain, of_event), abs=1e-12
+    )
+    truth = sg.Annotations.known(probs)
+    _, known = sg.top_label_event(sg.Prediction(probs, variance), truth)
+    assert known.squares is None
+    np.testing.assert_array_equal(known.shares, probs.max(axis=1))
+
+
+def test_a_guess_can_be_calibrated_where_the_other_classes_are_not():
+    truth = sg.Annotations.known([[0.6, 0.4, 0.0], [0.8, 0.1, 0.1]])
+    probs = np.array([[0.7, 0.1, 0.2], [0.7, 0.2, 0.1]])
+    variance = np.array([[0.01, 0.0, 0.0], [0.01, 0.0, 0.0]])
+    prediction = sg.Prediction(probs, variance)
+    assert sg.second_order_ece(prediction, truth) > 0.01
+    assert sg.second_order_ece(*sg.top_label_event(prediction, truth)) == pytest.approx(
+        0, abs=1e-12
+    )
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (
+            lambda: sg.top_label_event(sg.Prediction([0.5], [0.1]), [[1, 1]]),
+            "has no class to choose",
+        ),
         (lambda: sg.reliability_bins([], []), "predicted is empty"),
         (lambda: sg.reliability_bins([0.1], [0.1, 0.2]), r"observed has shape \(2,\)"),
         (lambda: sg.reliability_bins([0.1], [0.1], num_bins=0), "num_bins is 0"),

@@ -104,6 +104,48 @@ def second_order_ece(
     return _num_classes(prediction.probs) * bins.calibration_error
 
 
+def top_label_event(
+    prediction: Prediction, truth: Annotations | ArrayLike
+) -> tuple[Prediction, Annotations]:
+    """The most probable class of each row as one event, "the guess is right", for all metrics.
+
+    Top-label calibration (appendix C), of the second order with `second_order_ece` of the two: how
+    well the variance of the guess alone matches its squared error. A model may be calibrated there
+    and not classwise, or the other way round.
+
+    >>> truth = Annotations.known([[0.75, 0.25], [0.25, 0.75]])
+    >>> prediction = Prediction([[0.6, 0.4], [0.4, 0.6]], np.full((2, 2), 0.0225))
+    >>> guess, annotations = top_label_event(prediction, truth)
+    >>> guess.probs, annotations.shares
+    (array([0.6, 0.6]), array([0.75, 0.75]))
+    >>> round(second_order_ece(guess, annotations), 12)
+    0.0
+
+    Args:
+        prediction: `(n, num_classes)`; of equally probable classes the first is the guess.
+        truth: annotations, or counts, of the same shape.
+
+    Returns:
+        Both of the shape `(n,)`.
+    """
+    if prediction.probs.ndim != 2:
+        raise ValueError(
+            f"prediction has probabilities of shape {prediction.probs.shape}; expected "
+            f"(n, num_classes): a prediction of one event has no class to choose."
+        )
+    annotations = as_annotations(truth).of(prediction.probs)
+    best = prediction.probs.argmax(axis=1)[:, None]
+
+    def chosen(array: FloatArray) -> FloatArray:
+        return np.take_along_axis(array, best, axis=1)[:, 0]
+
+    squares = None if annotations.squares is None else chosen(annotations.squares)
+    return (
+        Prediction(chosen(prediction.probs), chosen(prediction.variance)),
+        Annotations(chosen(annotations.shares), squares),
+    )
+
+
 def first_order_ece_standard_error(
     prediction: Prediction | ArrayLike,
     truth: Annotations | ArrayLike,
