@@ -51,6 +51,17 @@ def test_only_matrices_are_taken_and_a_zero_gradient_moves_nothing() -> None:
     assert torch.equal(weight, torch.ones(2, 3))
 
 
+def test_a_kernel_moves_as_the_matrix_of_its_patches() -> None:
+    generator = torch.Generator().manual_seed(0)
+    kernel = nn.Parameter(torch.randn(4, 2, 3, 3, generator=generator))
+    matrix = nn.Parameter(kernel.detach().flatten(1).clone())
+    kernel.grad = torch.randn(kernel.shape, generator=generator)
+    matrix.grad = kernel.grad.flatten(1)
+    Muon([kernel]).step()
+    Muon([matrix]).step()
+    torch.testing.assert_close(kernel.flatten(1), matrix)
+
+
 def test_a_training_gives_matrices_to_muon_and_the_rest_to_adamw() -> None:
     config = TrainingConfig(
         num_steps=20, learning_rate=0.01, matrix_learning_rate=0.05, warmup_steps=5
@@ -80,5 +91,5 @@ def test_a_training_gives_matrices_to_muon_and_the_rest_to_adamw() -> None:
 
 def test_a_model_that_does_not_name_its_matrices_is_refused() -> None:
     config = TrainingConfig(num_steps=1, matrix_learning_rate=0.02)
-    with pytest.raises(ValueError, match=r"matrix_learning_rate is 0.02, and Linear has no method"):
+    with pytest.raises(ValueError, match=r"matrix_learning_rate is 0.02, and Linear has no module"):
         train(nn.Linear(1, 1), loss=loss, batch_at=batch_at, config=config)

@@ -31,7 +31,7 @@ class ImagePreset(StrEnum):
 
     quick = "quick"
     cpu = "cpu"
-    cpu_wrn = "cpu-wrn"
+    cpu_pixels = "cpu-pixels"
     paper = "paper"
 
 
@@ -191,7 +191,7 @@ def _sequence_command(name: str, about: str) -> Callable[..., None]:
 def cifar10h(
     preset: Annotated[
         ImagePreset,
-        typer.Option(help="quick, cpu: frozen features. cpu-wrn, paper: wide ResNets."),
+        typer.Option(help="quick, cpu: frozen features. cpu-pixels, paper: from images."),
     ] = ImagePreset.quick,
     data_dir: DataDir = None,
     methods: Annotated[

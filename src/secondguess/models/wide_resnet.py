@@ -47,14 +47,14 @@ class WideResNet(nn.Module):
             raise ValueError(f"depth is {depth}; expected 6 n + 4, such as 10, 16, 22 or 28.")
         if image_size % 4:
             raise ValueError(f"image_size is {image_size}; expected a multiple of 4.")
-        layers = _LayerMaker(spectral_bound, generator)
-        self.first = layers.conv(3, 16, 3, image_size)
+        convolutions = ConvolutionMaker(spectral_bound, generator)
+        self.first = convolutions.make(3, 16, 3, image_size)
         blocks, channels, size = [], 16, image_size
         for group in range(3):
             wide = 16 * 2**group * width
             for block in range((depth - 4) // 6):
                 stride = 2 if group > 0 and block == 0 else 1
-                blocks.append(_Block(layers, channels, wide, size, stride))
+                blocks.append(_Block(convolutions, channels, wide, size, stride))
                 channels, size = wide, size // stride
         self.blocks = nn.Sequential(*blocks)
         self.last_norm = nn.BatchNorm2d(channels)
@@ -72,15 +72,16 @@ class WideResNet(nn.Module):
         return features if self.out is None else self.out(features)
 
 
-class _LayerMaker:
+class ConvolutionMaker:
     """Convolutions with or without a spectral bound, from one source of initial values."""
 
     def __init__(self, spectral_bound: float | None, generator: torch.Generator | None) -> None:
         self.spectral_bound, self.generator = spectral_bound, generator
 
-    def conv(
+    def make(
         self, in_channels: int, out_channels: int, kernel: int, image_size: int, stride: int = 1
     ) -> nn.Module:
+        """A convolution without bias that keeps the size of the image, but for its stride."""
         if self.spectral_bound is not None:
             return SpectralConv2d(
                 in_channels,
@@ -101,19 +102,26 @@ class _LayerMaker:
 
 class _Block(nn.Module):
     def __init__(
-        self, layers: _LayerMaker, in_channels: int, out_channels: int, size: int, stride: int
+        self,
+        convolutions: ConvolutionMaker,
+        in_channels: int,
+        out_channels: int,
+        size: int,
+        stride: int,
     ) -> None:
         super().__init__()
         self.norms = nn.ModuleList([nn.BatchNorm2d(in_channels), nn.BatchNorm2d(out_channels)])
         self.convs = nn.ModuleList(
             [
-                layers.conv(in_channels, out_channels, 3, size, stride),
-                layers.conv(out_channels, out_channels, 3, size // stride),
+                convolutions.make(in_channels, out_channels, 3, size, stride),
+                convolutions.make(out_channels, out_channels, 3, size // stride),
             ]
         )
         same_shape = in_channels == out_channels and stride == 1
         self.shortcut = (
-            nn.Identity() if same_shape else layers.conv(in_channels, out_channels, 1, size, stride)
+            nn.Identity()
+            if same_shape
+            else convolutions.make(in_channels, out_channels, 1, size, stride)
         )
 
     def forward(self, maps: Tensor) -> Tensor:

@@ -60,7 +60,8 @@ class TrainingConfig:
         learning_rate: the highest learning rate, reached after the warm-up.
         matrix_learning_rate: the highest learning rate of Muon, which then trains the weight
             matrices inside the network, without weight decay, and AdamW the other parameters; None
-            for AdamW alone. The model must have a method `hidden_matrices()` that returns them.
+            for AdamW alone. The model, or a module in it, must have a method `hidden_matrices()`
+            that returns them.
         warmup_steps: steps of linear warm-up; the cosine decay to zero takes the others.
         weight_decay: decoupled weight decay of AdamW, on all parameters.
         betas: decay rates of AdamW's two moments.

@@ -34,7 +34,8 @@ class Muon(torch.optim.Optimizer):
     True
 
     Args:
-        params: weights of two dimensions, outputs by inputs.
+        params: weights of two dimensions, outputs by inputs, or of more: the kernel of a
+            convolution counts as the matrix of its outputs by all values of a patch.
         lr: how far each direction moves in a step; times the root of outputs / inputs where there
             are more outputs.
     """
@@ -43,25 +44,28 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr})
         for group in self.param_groups:
             for weight in group["params"]:
-                if weight.ndim != 2:
+                if weight.ndim < 2:
                     raise ValueError(
-                        f"a parameter has shape {tuple(weight.shape)}; expected matrices only: "
-                        f"train the others with another optimizer."
+                        f"a parameter has shape {tuple(weight.shape)}; expected matrices and "
+                        f"kernels only: train the others with another optimizer."
                     )
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Move all weights that have a gradient."""
         for group in self.param_groups:
-            by_shape: dict[torch.Size, list[nn.Parameter]] = {}
+            by_shape: dict[tuple[int, int], list[nn.Parameter]] = {}
             for weight in group["params"]:
                 if weight.grad is not None:
-                    by_shape.setdefault(weight.shape, []).append(weight)
+                    shape = (len(weight), weight[0].numel())
+                    by_shape.setdefault(shape, []).append(weight)
             for (num_out, num_in), weights in by_shape.items():
-                updates = orthogonalised(torch.stack([self._momentum(each) for each in weights]))
+                momenta = [self._momentum(each).flatten(1) for each in weights]
                 scale = group["lr"] * max(1.0, num_out / num_in) ** 0.5
-                for weight, update in zip(weights, updates, strict=True):
-                    weight.sub_(update, alpha=scale)
+                for weight, update in zip(
+                    weights, orthogonalised(torch.stack(momenta)), strict=True
+                ):
+                    weight.sub_(update.view_as(weight), alpha=scale)
 
     def _momentum(self, weight: nn.Parameter) -> Tensor:
         """The gradient with Nesterov momentum."""

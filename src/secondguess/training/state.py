@@ -215,16 +215,17 @@ def make_optimizers(
     optimizers: Optimizers = []
     of_muon: set[int] = set()
     if matrix_learning_rate is not None:
-        hidden_matrices = getattr(model, "hidden_matrices", None)
-        if hidden_matrices is None:
+        sources: list[Any] = [each for each in model.modules() if hasattr(each, "hidden_matrices")]
+        if not sources:
             raise ValueError(
                 f"matrix_learning_rate is {matrix_learning_rate!r}, and {type(model).__name__} has "
-                f"no method hidden_matrices() that says which weights it is for; expected None or "
-                f"a model that has it."
+                f"no module with a method hidden_matrices() that says which weights it is for; "
+                f"expected None or a model that has one."
             )
-        matrices = [each for each in hidden_matrices() if each.requires_grad]
-        of_muon = {id(each) for each in matrices}
-        optimizers.append((Muon(matrices), matrix_learning_rate / learning_rate))
+        matrices = {id(each): each for source in sources for each in source.hidden_matrices()}
+        of_muon = {key for key, each in matrices.items() if each.requires_grad}
+        muon = Muon([matrices[key] for key in matrices if key in of_muon])
+        optimizers.append((muon, matrix_learning_rate / learning_rate))
     adamw = torch.optim.AdamW(
         [each for each in _trained(weights_of(model)).values() if id(each) not in of_muon],
         betas=betas,

@@ -38,11 +38,13 @@ class Stage:
         num_steps: optimizer steps.
         learning_rate: the highest.
         weight_decay: of AdamW.
+        matrix_learning_rate: of Muon, for the kernels of a whitened ResNet; None for AdamW alone.
     """
 
     num_steps: int
     learning_rate: float
     weight_decay: float
+    matrix_learning_rate: float | None = None
 
 
 def fit(
@@ -95,6 +97,7 @@ def fit(
             num_steps=stage.num_steps,
             learning_rate=stage.learning_rate,
             weight_decay=stage.weight_decay,
+            matrix_learning_rate=stage.matrix_learning_rate,
             # An epoch as published, but not most of a run that is shorter than that.
             warmup_steps=min(epoch, stage.num_steps // 10),
             seed=derived_seed(seed, 2),

@@ -17,7 +17,7 @@ checkpoint.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -115,22 +115,16 @@ QUICK_RECIPE = Recipe(
 features, rounded: as many epochs, two and six, of fewer images."""
 
 
-def shortened(recipe: Recipe, *, num_epochs: int, batch_size: int) -> Recipe:
-    """The same rates for other lengths.
-
-    >>> shortened(PAPER_RECIPES["naive"], num_epochs=1, batch_size=500).pretraining.num_steps
-    100
-
-    Args:
-        recipe: whose rates.
-        num_epochs: of both stages.
-        batch_size: rows of a batch.
-    """
-    return replace(
-        recipe,
-        pretraining=replace(recipe.pretraining, num_steps=num_epochs * (50_000 // batch_size)),
-        finetuning=replace(recipe.finetuning, num_steps=num_epochs * (5_000 // batch_size)),
-    )
+PIXEL_RECIPE = Recipe(
+    pretraining=Stage(
+        num_steps=16 * (50_000 // 256),
+        learning_rate=4e-3,
+        weight_decay=0.01,
+        matrix_learning_rate=0.02,
+    ),
+    finetuning=Stage(num_steps=8 * (5_000 // 256), learning_rate=2e-4, weight_decay=0.01),
+)
+"""Of the whitened ResNet, for all methods."""
 
 
 def tune(

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from torch import Tensor, nn
+
 from secondguess._files import read_document, write_document
 from secondguess.experiments.cifar10h import data as files
 from secondguess.experiments.cifar10h.data import Cifar10H
@@ -26,15 +28,17 @@ from secondguess.experiments.cifar10h.page import (
 )
 from secondguess.experiments.cifar10h.protocol import (
     PAPER_RECIPES,
+    PIXEL_RECIPE,
     QUICK_RECIPE,
     ProtocolConfig,
     Recipe,
-    shortened,
     tune,
 )
 from secondguess.experiments.cifar10h.summary import summarise
 from secondguess.experiments.cifar10h.task import REPEATED, VARIANTS, Task, image_task
 from secondguess.experiments.runner import Part, PartResult, check_known, run_experiment
+from secondguess.models.whitened_resnet import WhitenedResNet
+from secondguess.models.wide_resnet import WideResNet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,19 +49,19 @@ class Preset:
     (28, 10, 12)
 
     Attributes:
-        backbone: `frozen` features, or `wide-resnet`.
+        backbone: `frozen` features, or `whitened-resnet` or `wide-resnet` on images.
         protocol: lengths and trials.
         recipes: hyper-parameters by method, in place of a search; None to search.
         methods: keys of `METHODS`.
         variants: keys of `VARIANTS`.
         num_pretraining: pretraining images, the first ones.
-        num_copies: augmented copies of each image, for frozen features; wide ResNets augment each
-            batch afresh.
+        num_copies: augmented copies of each image, for frozen features; images are augmented afresh
+            in each batch.
         depth: of the wide ResNet.
         width: of the wide ResNet (a factor), or of the networks on features (their hidden units).
     """
 
-    backbone: Literal["frozen", "wide-resnet"]
+    backbone: Literal["frozen", "whitened-resnet", "wide-resnet"]
     protocol: ProtocolConfig
     recipes: Mapping[str, Recipe] | None = None
     methods: tuple[str, ...] = tuple(METHODS)
@@ -66,6 +70,12 @@ class Preset:
     num_copies: int = 0
     depth: int = 28
     width: int = 10
+
+    def make_network(self, examples: Tensor, **settings: Any) -> nn.Module:
+        """A network on images, see `image_task`."""
+        if self.backbone == "whitened-resnet":
+            return WhitenedResNet(examples, **settings)
+        return WideResNet(depth=self.depth, width=self.width, **settings)
 
 
 _TUNING, _FORMAT = "secondguess tuning", 1
@@ -91,18 +101,12 @@ PRESETS = {
         ),
         width=128,
     ),
-    "cpu-wrn": Preset(
-        backbone="wide-resnet",
-        protocol=ProtocolConfig(batch_size=128),
-        recipes={
-            # 15 epochs of each, at the paper's rates
-            name: shortened(PAPER_RECIPES[name], num_epochs=15, batch_size=128)
-            for name in ("naive", "cheat")
-        },
-        methods=("naive", "cheat"),
+    "cpu-pixels": Preset(
+        backbone="whitened-resnet",
+        protocol=ProtocolConfig(batch_size=256),
+        recipes=dict.fromkeys(("naive", "cheat", "cheat-sngp"), PIXEL_RECIPE),
+        methods=("naive", "cheat", "cheat-sngp"),
         variants=("original",),
-        depth=16,
-        width=2,
     ),
     "paper": Preset(
         backbone="wide-resnet",
@@ -190,7 +194,7 @@ class Tasks:
                     report=print,
                 )
                 if size.backbone == "frozen"
-                else image_task(self._data, variant, depth=size.depth, width=size.width)
+                else image_task(self._data, variant, size.make_network)
             )
         return replace(self._made[variant.scrambled], variant=variant)
 

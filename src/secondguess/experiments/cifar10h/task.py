@@ -5,9 +5,8 @@ harder to learn without changing p(y|x). A good measure of ignorance reacts to t
 transformations are fixed by a seed and are part of the data: all splits, methods and runs see the
 same ones.
 
-There are two kinds of backbone: `image_task` keeps the images, augments each batch and trains a
-wide ResNet end to end; `frozen_task` of `frozen.py` makes features once, on which small networks
-train.
+There are two kinds of task: `image_task` keeps the images, augments each batch and trains a network
+end to end; `frozen_task` of `frozen.py` makes features once, on which small networks train.
 """
 
 from __future__ import annotations
@@ -35,11 +34,12 @@ from secondguess.experiments.cifar10h.data import (
     AnnotatedInputs,
     Cifar10H,
 )
-from secondguess.models.wide_resnet import WideResNet
 from secondguess.theory.annotations import Annotations
 
 NUM_ORIGINAL, NUM_SUBCLASSES = 10, 3
 BORDER = 4
+NUM_EXAMPLES = 5000
+"""Images that a network sees when it is made, for what depends on the data and is not trained."""
 
 BatchT = TypeVar("BatchT", PairBatch, AnnotationBatch)
 
@@ -229,14 +229,14 @@ class Task:
         return PairData.from_counts(counts.reshape(len(counts), NUM_ORIGINAL * NUM_SUBCLASSES))
 
 
-def image_task(data: Cifar10H, variant: Variant, *, depth: int, width: int) -> Task:
-    """Images for a wide ResNet: augmented in training, then scrambled, then normalised.
+def image_task(data: Cifar10H, variant: Variant, make_network: Callable[..., nn.Module]) -> Task:
+    """Images for a network: augmented in training, then scrambled, then normalised.
 
     Args:
         data: the images.
         variant: of the data.
-        depth: of the network.
-        width: of the network.
+        make_network: from prepared images (the first `NUM_EXAMPLES`), `spectral_bound` and
+            `generator` to a backbone.
     """
 
     def prepare(images: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -246,13 +246,16 @@ def image_task(data: Cifar10H, variant: Variant, *, depth: int, width: int) -> T
         )
         return (variant.scramble(levels) - mean) / deviation
 
-    images = (torch.from_numpy(part.inputs) for part in (data.pretraining, data.annotated))
+    pretraining, annotated = (
+        torch.from_numpy(part.inputs) for part in (data.pretraining, data.annotated)
+    )
+    examples = prepare(pretraining[:NUM_EXAMPLES], None)
     return Task(
-        data=with_inputs(data, *images),
+        data=with_inputs(data, pretraining, annotated),
         variant=variant,
         prepare=prepare,
-        make_backbone=lambda bound, generator: WideResNet(
-            depth=depth, width=width, spectral_bound=bound, generator=generator
+        make_backbone=lambda bound, generator: make_network(
+            examples, spectral_bound=bound, generator=generator
         ),
     )
 

@@ -1,14 +1,17 @@
-"""The methods on images: small wide ResNets here, the published ones where there is time."""
+"""The methods on images: small networks here, the published one where there is time."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from cifar10h_cost import step_cost
 from experiments.cifar10h.real_cifar import NEEDS_DATA
+from torch import Tensor, nn
 
 from secondguess.classification.pairs import PairData
 from secondguess.experiments.cifar10h import data
@@ -17,6 +20,8 @@ from secondguess.experiments.cifar10h.fitting import Stage, fit, predict
 from secondguess.experiments.cifar10h.methods import METHODS
 from secondguess.experiments.cifar10h.run import PRESETS
 from secondguess.experiments.cifar10h.task import VARIANTS, image_task
+from secondguess.models.whitened_resnet import WhitenedResNet
+from secondguess.models.wide_resnet import WideResNet
 
 ONE_STEP = Stage(num_steps=1, learning_rate=1e-3, weight_decay=0.1)
 
@@ -28,10 +33,19 @@ def noise_images(number: int) -> AnnotatedInputs:
     return AnnotatedInputs(images, PairData.from_counts(50 * np.eye(10, dtype=int)[labels]), labels)
 
 
+def small_wide_resnet(examples: Tensor, **settings: Any) -> nn.Module:
+    return WideResNet(depth=10, width=1, **settings)
+
+
+def small_whitened_resnet(examples: Tensor, **settings: Any) -> nn.Module:
+    return WhitenedResNet(examples, widths=(4, 8, 8), **settings)
+
+
+@pytest.mark.parametrize("make_network", [small_wide_resnet, small_whitened_resnet])
 @pytest.mark.parametrize("name", ["naive", "ensemble", "sngp", "epinet", "cheat-sngp"])
-def test_methods_train_on_images(name: str) -> None:
+def test_methods_train_on_images(name: str, make_network: Callable[..., nn.Module]) -> None:
     noise = noise_images(16)
-    task = image_task(Cifar10H(noise, noise), VARIANTS["extra-scrambled"], depth=10, width=1)
+    task = image_task(Cifar10H(noise, noise), VARIANTS["extra-scrambled"], make_network)
     method, examples = METHODS[name], task.data.pretraining
     model = fit(task, method, examples, ONE_STEP, batch_size=4, seed=0)
     prediction = predict(task, method, model, examples[:3], trained_on=examples, seed=0)
@@ -41,7 +55,7 @@ def test_methods_train_on_images(name: str) -> None:
 
 def test_images_are_augmented_in_training_only_and_normalised() -> None:
     noise = noise_images(64)
-    task = image_task(Cifar10H(noise, noise), VARIANTS["original"], depth=10, width=1)
+    task = image_task(Cifar10H(noise, noise), VARIANTS["original"], small_wide_resnet)
     images = task.data.pretraining.inputs
     plain = task.prepare(images, None)
     mean, deviation = (
@@ -74,7 +88,7 @@ def test_the_published_network_takes_a_step(name: str, capsys: pytest.CaptureFix
     loaded = data.load()
     few = Cifar10H(loaded.pretraining[:8], loaded.annotated[:8])
     size = PRESETS["paper"]
-    task = image_task(few, VARIANTS["original"], depth=size.depth, width=size.width)
+    task = image_task(few, VARIANTS["original"], size.make_network)
     method, examples = METHODS[name], task.data.pretraining
     start = time.perf_counter()
     model = fit(task, method, examples, ONE_STEP, batch_size=8, seed=0)
