@@ -41,7 +41,7 @@ class WhitenedResNet(nn.Module):
         self,
         examples: Tensor,
         *,
-        widths: Sequence[int] = (32, 128, 128),
+        widths: Sequence[int] = (32, 96, 192),
         spectral_bound: float | None = None,
         generator: torch.Generator | None = None,
     ) -> None:

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import rel_entr
+from torch import nn
 
 from secondguess._arrays import FloatArray
 from secondguess.experiments.cifar10h.data import AnnotatedInputs
 from secondguess.experiments.cifar10h.fitting import predict
+from secondguess.experiments.cifar10h.learning_curve import LearningCurve
 from secondguess.experiments.cifar10h.methods import Method
 from secondguess.experiments.cifar10h.protocol import (
     ProtocolConfig,
@@ -52,13 +54,28 @@ def final_result(
     *,
     directory: Path,
     seed: int,
+    watched: bool = False,
 ) -> PartResult:
-    """Phases 2, 4 and 5: the rows of one method, recalibrated too where it is a pair model."""
-    settings: dict[str, Any] = {"directory": directory, "seed": seed}
+    """Phases 2, 4 and 5: the rows of one method, recalibrated too where it is a pair model.
+
+    Args:
+        task: the data.
+        method: what to train.
+        name: its key, which names the rows.
+        recipe: of its phases 2 and 4.
+        config: the size of the protocol.
+        directory: of checkpoints.
+        seed: of the training runs.
+        watched: whether to look at the validation images after each epoch of the pretraining.
+    """
+    curve = _pretraining_curve(task, method, directory, seed) if watched else None
+    settings: dict[str, Any] = {"directory": directory, "seed": seed, "curve": curve}
     model = final_model(task, method, recipe, config, **settings)
     trained_on, examples = task.data.all_finetuning, task.data.test
     rows = {name: predict(task, method, model, examples, trained_on=trained_on, seed=seed)}
     metrics: dict[str, Any] = {"recipe": asdict(recipe)}
+    if curve is not None:
+        metrics["learning_curve"] = [asdict(look) for look in curve.looks]
     if method.is_pair_model:
         recalibration = out_of_fold_recalibration(task, method, recipe, config, **settings)
         rows[name + RECALIBRATED] = recalibrated_prediction(task, model, examples, recalibration)
@@ -72,6 +89,20 @@ def final_result(
         for field in ("probs", "variance")
     }
     return PartResult(metrics, arrays)
+
+
+def _pretraining_curve(task: Task, method: Method, directory: Path, seed: int) -> LearningCurve:
+    """Looks at the validation images, which the pretraining does not see."""
+    data = task.data
+
+    def measured(network: nn.Module) -> tuple[float, float]:
+        found = predict(
+            task, method, network, data.validation, trained_on=data.pretraining, seed=seed
+        )
+        images = measure_images(found.probs, data.validation, task.variant)
+        return 100 * float(images.correct.mean()), float(images.divergence.mean())
+
+    return LearningCurve(directory / "learning-curve.json", measured)
 
 
 def measure(

@@ -17,6 +17,7 @@ from torch import nn
 
 from secondguess.baselines import ensemble, evidential
 from secondguess.experiments.cifar10h.data import AnnotatedInputs
+from secondguess.experiments.cifar10h.learning_curve import LearningCurve
 from secondguess.experiments.cifar10h.methods import Method
 from secondguess.experiments.cifar10h.task import Task, derived_seed
 from secondguess.theory.metrics import annotator_kl
@@ -57,6 +58,7 @@ def fit(
     seed: int,
     start: nn.Module | None = None,
     checkpoint_dir: Path | None = None,
+    curve: LearningCurve | None = None,
 ) -> nn.Module:
     """Train a method on a split, from scratch or from the weights of another run.
 
@@ -69,6 +71,7 @@ def fit(
         seed: of initial values, batches, augmentation and dropout.
         start: the model to start from; it is left as it is.
         checkpoint_dir: of this training, to resume it and to load it when it is finished.
+        curve: looks at the network once per epoch.
     """
     generator = torch.Generator().manual_seed(derived_seed(seed, 0))
     model = method.build(task.make_backbone, task.num_classes, generator)
@@ -89,10 +92,11 @@ def fit(
         # The weight has grown once the network is fine-tuned.
         ramp_steps = EVIDENTIAL_RAMP_EPOCHS * epoch if start is None else 1
         batch_at = evidential.regularised_batches(batch_at, ramp_steps=ramp_steps)
+    looks = {} if curve is None else {"validate_every": epoch, "keep_best": False}
     train(
         model,
         loss=method.loss,
-        batch_at=batch_at,
+        batch_at=batch_at if curve is None else curve.watched(batch_at),
         config=TrainingConfig(
             num_steps=stage.num_steps,
             learning_rate=stage.learning_rate,
@@ -101,7 +105,9 @@ def fit(
             # An epoch as published, but not most of a run that is shorter than that.
             warmup_steps=min(epoch, stage.num_steps // 10),
             seed=derived_seed(seed, 2),
+            **looks,
         ),
+        validate=None if curve is None else curve.look,
         checkpoint_dir=checkpoint_dir,
         checkpoint_every=500,
         identity={"method": method.title, "seed": seed, "rows": len(examples)},

@@ -38,6 +38,7 @@ from secondguess.experiments.cifar10h.fitting import (
     sweep,
     validation_kl,
 )
+from secondguess.experiments.cifar10h.learning_curve import LearningCurve
 from secondguess.experiments.cifar10h.methods import Method
 from secondguess.experiments.cifar10h.task import Task
 from secondguess.theory.records import Prediction
@@ -114,17 +115,17 @@ QUICK_RECIPE = Recipe(
 """What the search of the preset `cpu` finds for the naive network and for pair models on frozen
 features, rounded: as many epochs, two and six, of fewer images."""
 
-
 PIXEL_RECIPE = Recipe(
     pretraining=Stage(
-        num_steps=16 * (50_000 // 256),
+        num_steps=8 * (50_000 // 256),
         learning_rate=4e-3,
         weight_decay=0.01,
-        matrix_learning_rate=0.02,
+        matrix_learning_rate=0.1,
     ),
-    finetuning=Stage(num_steps=8 * (5_000 // 256), learning_rate=2e-4, weight_decay=0.01),
+    finetuning=Stage(num_steps=80, learning_rate=1e-3, weight_decay=0.01),
 )
-"""Of the whitened ResNet, for all methods."""
+"""Of the whitened ResNet, for all methods: eight epochs of the pretraining images, and four of the
+fine-tuning ones."""
 
 
 def tune(
@@ -190,6 +191,7 @@ def pretrain(
     *,
     directory: Path,
     seed: int,
+    curve: LearningCurve | None = None,
 ) -> nn.Module:
     """Phase 2: a pretrained model, loaded where it is finished."""
     return fit(
@@ -200,6 +202,7 @@ def pretrain(
         batch_size=config.batch_size,
         seed=seed,
         checkpoint_dir=directory / f"pretrained-{stage.num_steps}",
+        curve=curve,
     )
 
 
@@ -211,9 +214,12 @@ def final_model(
     *,
     directory: Path,
     seed: int,
+    curve: LearningCurve | None = None,
 ) -> nn.Module:
     """Phases 2 and 4: a model fine-tuned on all 5,000 images, loaded where it is finished."""
-    start = pretrain(task, method, recipe.pretraining, config, directory=directory, seed=seed)
+    start = pretrain(
+        task, method, recipe.pretraining, config, directory=directory, seed=seed, curve=curve
+    )
     return fit(
         task,
         method,
@@ -234,6 +240,7 @@ def out_of_fold_recalibration(
     *,
     directory: Path,
     seed: int,
+    curve: LearningCurve | None = None,
 ) -> PairRecalibration:
     """The recalibration of a pair model, fitted without held-out images.
 
@@ -248,8 +255,11 @@ def out_of_fold_recalibration(
         config: the size of the protocol.
         directory: of the final model; its pretraining is shared.
         seed: of the final model.
+        curve: of its pretraining.
     """
-    start = pretrain(task, method, recipe.pretraining, config, directory=directory, seed=seed)
+    start = pretrain(
+        task, method, recipe.pretraining, config, directory=directory, seed=seed, curve=curve
+    )
     examples = task.data.all_finetuning
     rows = np.random.default_rng([seed, 4]).permutation(len(examples))
     joints: list[PairJoint] = []

@@ -103,7 +103,7 @@ PRESETS = {
     ),
     "cpu-pixels": Preset(
         backbone="whitened-resnet",
-        protocol=ProtocolConfig(batch_size=256),
+        protocol=ProtocolConfig(batch_size=256, num_folds=2),
         recipes=dict.fromkeys(("naive", "cheat", "cheat-sngp"), PIXEL_RECIPE),
         methods=("naive", "cheat", "cheat-sngp"),
         variants=("original",),
@@ -233,7 +233,14 @@ def method_part(tasks: Tasks, variant: str, name: str, *, tuning: Path, seed: in
                 seed=0,
             )
         result = final_result(
-            tasks[variant], method, name, recipe, size.protocol, directory=directory, seed=seed
+            tasks[variant],
+            method,
+            name,
+            recipe,
+            size.protocol,
+            directory=directory,
+            seed=seed,
+            watched=size.backbone == "whitened-resnet",
         )
         # The final model is kept; what led to it is gigabytes over all parts.
         for pattern in ("pretrained-*", "fold-*"):
