@@ -2,8 +2,10 @@
 
     python docs/tables/cifar10h.py
 
-`cifar10h-cpu.json` is the `seed-all/result.json` of `secondguess reproduce cifar10h --preset cpu`;
-`cifar10h-cost.json` is written by `docs/tables/cifar10h_cost.py`.
+`cifar10h-cpu.json` and `cifar10h-cpu-pixels.json` are the `seed-all/result.json` of `secondguess
+reproduce cifar10h --preset cpu` and `--preset cpu-pixels`; `cifar10h-cost.json` is written by
+`docs/tables/cifar10h_cost.py`, and `cifar10h-sngp.json` and `cifar10h-epinet.json` by the scripts
+of the same names.
 """
 
 from __future__ import annotations
@@ -27,14 +29,15 @@ def result(name: str) -> dict[str, Any]:
     return json.loads((DOCS / "results" / f"cifar10h-{name}.json").read_text())
 
 
-def setting() -> str:
+def setting(preset: str) -> str:
     """How the run was made, and what it took."""
-    run = result("cpu")
+    run = result(preset)
     minutes = sum(run["seconds"].values()) / 60
     machine = run["machine"]
     return (
         f"`secondguess reproduce cifar10h --preset {run['preset']}`, {minutes:.0f} minutes on the "
-        f"clock, tuning included, on {machine['processor']}."
+        f"clock, {'tuning included, ' if run['config']['recipes'] is None else ''}on "
+        f"{machine['processor']}."
     )
 
 
@@ -82,19 +85,142 @@ def naive() -> str:
     return pages.table(heads, rows, num_left=3)
 
 
-def claims() -> str:
+def claims(preset: str) -> str:
     """Every claim once, by variant, with what the paper has there."""
     found: dict[str, dict[str, str]] = {}
-    for claim in result("cpu")["claims"]:
+    run = result(preset)
+    titles = [title for variant, title in tables.TITLES.items() if variant in run["metrics"]]
+    for claim in run["claims"]:
         variant, _, name = claim["name"].partition(": ")
         verdict = "yes" if claim["holds"] else "**no**"
         cell = f"{verdict}: {claim['value']:.3g} ({claim['bound']:.3g}) [{claim['paper']}]"
         found.setdefault(name, {})[variant] = cell
     rows = [
-        [name, *(cells.get(title, "") for title in tables.TITLES.values())]
+        [name, *(cells.get(title, "") for title in titles)]
         for name, cells in sorted(found.items(), key=lambda item: "SNGP has" in item[0])
     ]
-    return pages.table(["claim", *tables.TITLES.values()], rows, num_left=1)
+    return pages.table(["claim", *titles], rows, num_left=1)
+
+
+def minutes() -> str:
+    """Accuracy and divergence of the pixel networks after each epoch of pretraining."""
+    run = result("cpu-pixels")
+    curves = {part.split("/")[1]: curve for part, (curve,) in run["learning_curves"].items()}
+    (lengths,) = {len(curve) for curve in curves.values()}
+    heads = [
+        f"{tables.row_title(name)}: {what}"
+        for name in curves
+        for what in ("minutes", "accuracy", "KL")
+    ]
+    rows = [
+        [
+            f"{epoch + 1}",
+            *(
+                cell
+                for curve in curves.values()
+                for look in [curve[epoch]]
+                for cell in (
+                    f"{look['seconds'] / 60:.1f}",
+                    f"{look['accuracy']:.1f}",
+                    f"{look['kl']:.3f}",
+                )
+            ),
+        ]
+        for epoch in range(lengths)
+    ]
+    final = [
+        cell
+        for name in curves
+        for row in [run["metrics"]["original"][name]]
+        for cell in ("", f"{row['accuracy'][0]:.1f}", f"{row['kl'][0]:.3f}")
+    ]
+    return pages.table(["epoch", *heads], [*rows, ["fine-tuned, test images", *final]], num_left=1)
+
+
+_MEASURES = {
+    "relative_ece": "ECE-2 over grouping error",
+    "second_order_ece": "ECE-2",
+    "mean_variance": "E[v]",
+    "grouping_error": "E[(p̂-p)²]",
+    "first_order_ece": "ECE-1",
+    "accuracy": "Acc",
+    "kl": "KL",
+}
+
+
+def published(name: str) -> dict[str, float | None]:
+    """What the paper prints for a method on the original data."""
+    found = dict(zip(tables.COLUMNS, tables.PAPER_MEANS["original"][name], strict=True))
+    ece, error = found["second_order_ece"], found["grouping_error"]
+    assert ece is not None
+    assert error is not None
+    return {"relative_ece": ece / error, **found}
+
+
+def original_rows() -> dict[str, dict[str, dict[str, float | None]]]:
+    """Means on the original data by method, then by where it was trained."""
+    runs = {"pixels": result("cpu-pixels"), "frozen features": result("cpu")}
+    rows: dict[str, dict[str, dict[str, float | None]]] = {}
+    for name in runs["pixels"]["metrics"]["original"]:
+        for where, run in runs.items():
+            found = run["metrics"]["original"][name]
+            rows.setdefault(name, {})[where] = {
+                key: float(np.mean(found[key])) for key in _MEASURES
+            }
+        if name in tables.PAPER_MEANS["original"]:
+            rows[name]["the paper's"] = published(name)
+    return rows
+
+
+def pixels() -> str:
+    """The pixel networks beside those on frozen features and the paper's."""
+
+    def cell(key: str, value: float | None) -> str:
+        assert value is not None
+        if key == "relative_ece":
+            return f"{value:.0%}"
+        return f"{value:.1f}" if key == "accuracy" else f"{value:.3f}"
+
+    rows = [
+        [tables.row_title(name), where, *(cell(key, found[key]) for key in _MEASURES)]
+        for name, by_place in original_rows().items()
+        for where, found in by_place.items()
+    ]
+    return pages.table(["method", "networks", *_MEASURES.values()], rows)
+
+
+def order() -> str:
+    """The three methods, best first, by each measure."""
+    by_method = {name: found for name, found in original_rows().items() if "the paper's" in found}
+    places = ("pixels", "frozen features", "the paper's")
+    rows = []
+    for key in ("relative_ece", "second_order_ece", "kl", "accuracy"):
+        cells = []
+        for place in places:
+            values = {tables.row_title(name): row[place][key] for name, row in by_method.items()}
+            best_first = sorted(
+                values, key=lambda name: values[name] or 0, reverse=key == "accuracy"
+            )
+            cells.append(", ".join(best_first))
+        rows.append([_MEASURES[key], *cells])
+    return pages.table(["best first by", *places], rows, num_left=4)
+
+
+def sngp() -> str:
+    """What makes Cheat SNGP worse than Cheat NN on frozen features."""
+    found = result("sngp")["rows"]["methods"]
+    forms = {
+        "relative_ece": ("ECE-2 over grouping error", "{:.1%}"),
+        "kl": ("KL", "{:.4f}"),
+        "accuracy": ("Acc", "{:.1f}"),
+        "pretrained_kl": ("KL of validation images before fine-tuning", "{:.4f}"),
+        "largest_norm": ("largest spectral norm, unbounded", "{:.1f}"),
+    }
+    rows = [
+        [title, *(pages.mean_and_error(row[key], form) for key, (_, form) in forms.items())]
+        for title, row in found.items()
+    ]
+    return pages.table(["network", *(head for head, _ in forms.values())], rows, num_left=1)
 
 
 def cost() -> str:
@@ -121,13 +247,34 @@ def cost() -> str:
     )
 
 
+def epinet() -> str:
+    """Whether longer training or a weaker prior brings the epinet's variance down."""
+    heads = {"mean_variance": "E[v]", "grouping_error": "E[(p̂-p)²]", "kl": "KL"}
+    rows = [
+        [
+            title,
+            *(pages.mean_and_error(row[key], "{:.3f}") for key in heads),
+            f"{np.mean(row['mean_variance']) / np.mean(row['grouping_error']):.2f}",
+        ]
+        for title, row in result("epinet")["rows"]["methods"].items()
+    ]
+    return pages.table(["epinet", *heads.values(), "E[v] / E[(p̂-p)²]"], rows, num_left=1)
+
+
 TABLES = {
-    "setting": setting,
+    "setting": lambda: setting("cpu"),
     "finding": finding,
     "main": lambda: tables.main_table(result("cpu")["metrics"]),
     "extra": lambda: tables.extra_table(result("cpu")["metrics"]),
     "naive": naive,
-    "claims": claims,
+    "claims": lambda: claims("cpu"),
+    "pixels": pixels,
+    "pixels-setting": lambda: setting("cpu-pixels"),
+    "pixels-minutes": minutes,
+    "pixels-order": order,
+    "pixels-claims": lambda: claims("cpu-pixels"),
+    "sngp": sngp,
+    "epinet": epinet,
     "cost": cost,
 }
 

@@ -19,7 +19,7 @@ from secondguess.experiments.runner import PartResult
 
 KEPT = DOCS / "results"
 RUNS = (
-    "cifar10h-cpu.json",
+    *sorted(path.name for path in KEPT.glob("cifar10h-cpu*.json")),
     *sorted(path.name for path in KEPT.glob("regression-*.json")),
     "quick/regression-sinusoid/quick/seed-0/result.json",
 )

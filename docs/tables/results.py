@@ -122,8 +122,10 @@ def frozen_lake(preset: str) -> list[list[str]]:
 def cifar10h(preset: str) -> list[list[str]]:
     """ECE-2 over the grouping error on the original data, of every method."""
     (run,) = runs_of("cifar10h", preset)
+    backbone = "on frozen features" if run["config"]["backbone"] == "frozen" else "from pixels"
     titles = {
         "cheat": "Cheat NN, as published",
+        "cheat-sngp": "Cheat SNGP, as published",
         "cheat-all-pairs-recalibrated": "Cheat NN, all pairs, recalibrated (ours)",
         "naive": "naive network",
         "ensemble": "ensemble",
@@ -134,7 +136,7 @@ def cifar10h(preset: str) -> list[list[str]]:
     rows = run["metrics"]["original"]
     return [
         [
-            f"CIFAR-10H on frozen features: {title}",
+            f"CIFAR-10H {backbone}: {title}",
             preset,
             f"{len(rows[name]['kl'])}",
             "ECE-2 over the grouping error (floor under Dirichlet truths); KL",
@@ -142,6 +144,7 @@ def cifar10h(preset: str) -> list[list[str]]:
             f"({np.mean(rows[name]['relative_floor']):.1%}); {cell(rows[name]['kl'], '{:.4f}')}",
         ]
         for name, title in titles.items()
+        if name in rows
     ]
 
 

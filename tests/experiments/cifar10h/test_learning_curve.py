@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 from secondguess.classification.pairs import PairData
+from secondguess.experiments.cifar10h import learning_curve
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.fitting import Stage, fit
-from secondguess.experiments.cifar10h.learning_curve import LearningCurve
+from secondguess.experiments.cifar10h.learning_curve import LearningCurve, Look
 from secondguess.experiments.cifar10h.methods import METHODS
 from secondguess.experiments.cifar10h.task import VARIANTS, Task, image_task
 from secondguess.models.whitened_resnet import WhitenedResNet
@@ -105,3 +106,14 @@ def test_looks_at_steps_that_were_lost_are_made_again(tmp_path: Path) -> None:
     killed_after_one.watched(lambda step: step)(1)
     assert killed_after_one.look(nn.Identity()) == 0.9
     assert [(look.step, look.accuracy) for look in killed_after_one.looks] == [(1, 50.0), (2, 60.0)]
+
+
+def test_steps_since_the_last_look_count_at_the_pace_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning_curve.time, "process_time", lambda: 7.0)
+    curve = LearningCurve(tmp_path / "curve.json", lambda network: (50.0, 1.0))
+    curve.looks = [Look(step=10, seconds=2000.0, accuracy=40.0, kl=1.1)]
+    curve.watched(lambda step: step)(15)
+    curve.look(nn.Identity())
+    assert curve.looks[-1] == Look(step=16, seconds=3000.0, accuracy=50.0, kl=1.0)

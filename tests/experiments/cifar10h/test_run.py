@@ -127,6 +127,34 @@ def test_a_run_goes_from_images_to_tables(
     assert "original/naive is finished" in capsys.readouterr().out
 
 
+def test_images_are_learned_end_to_end_and_the_summary_says_how_fast(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pixels = run.PRESETS["cpu-pixels"]
+    recipe = replace(
+        protocol.PIXEL_RECIPE,
+        pretraining=replace(protocol.PIXEL_RECIPE.pretraining, num_steps=5),
+        finetuning=replace(protocol.PIXEL_RECIPE.finetuning, num_steps=1),
+    )
+    small = replace(
+        pixels,
+        protocol=replace(pixels.protocol, batch_size=30),
+        recipes=dict.fromkeys(pixels.methods, recipe),
+        num_pretraining=60,
+    )
+    monkeypatch.setitem(run.PRESETS, "tiny", small)
+    summary = run.run_cifar10h(preset="tiny", out=tiny / "out", data_dir=tiny)
+    together = json.loads((summary / "result.json").read_text())
+    parts = ["original/naive", "original/cheat", "original/cheat-sngp"]
+    assert list(together["learning_curves"]) == parts
+    for part in parts:
+        (looks,) = together["learning_curves"][part]
+        assert [look["step"] for look in looks] == [2, 4, 5]  # an epoch is two batches
+        assert all(0 <= look["accuracy"] <= 100 for look in looks)
+    # Without folds nothing is recalibrated.
+    assert list(together["metrics"]["original"]) == ["naive", "cheat", "cheat-sngp"]
+
+
 def test_the_command_runs_the_seeds_of_the_preset_and_prints_the_tables(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,7 +76,7 @@ def final_result(
     metrics: dict[str, Any] = {"recipe": asdict(recipe)}
     if curve is not None:
         metrics["learning_curve"] = [asdict(look) for look in curve.looks]
-    if method.is_pair_model:
+    if method.is_pair_model and config.num_folds:
         recalibration = out_of_fold_recalibration(task, method, recipe, config, **settings)
         rows[name + RECALIBRATED] = recalibrated_prediction(task, model, examples, recalibration)
         metrics["recalibration"] = asdict(recalibration)

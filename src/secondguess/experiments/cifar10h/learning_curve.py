@@ -1,8 +1,9 @@
 """How good a network is after so many minutes: looks at it during its training, kept in a file.
 
 The minutes are those of the processor, on one thread, so that other work on the machine does not
-count. Looks change nothing about the training. Where it was killed and resumed, the steps that were
-lost are left out, and so is the time that they took.
+count. Looks change nothing about the training. Where it was stopped and resumed, steps between the
+last look and the place where it resumes are counted at the mean pace up to that look; steps that
+were lost, and made again, count once.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ class LearningCurve:
         def watched_batch(step: int) -> Any:
             if self._step is None:  # the first step since the training was started or resumed
                 self.looks = [look for look in self.looks if look.step <= step]
-                spent = self.looks[-1].seconds if self.looks else 0.0
-                self._start = time.process_time() - spent
+                last = self.looks[-1] if self.looks else Look(1, 0.0, 0.0, 0.0)
+                self._start = time.process_time() - last.seconds * step / last.step
             self._step = step
             return batch_at(step)
 

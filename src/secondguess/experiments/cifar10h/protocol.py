@@ -59,7 +59,7 @@ class ProtocolConfig:
         long_pretraining: steps of the longer checkpoint.
         finetuning_lengths: lengths that phase 3 chooses from.
         num_trials: of the sweep in phase 1, and of that in phase 3 for each checkpoint.
-        num_folds: parts of the fine-tuning images for out-of-fold recalibration.
+        num_folds: parts of the fine-tuning images for out-of-fold recalibration; 0 for none.
     """
 
     batch_size: int = 512

@@ -68,6 +68,7 @@ def summarise(directory: Path, test: AnnotatedInputs) -> Path:
             },
             "recipes": recipes,
             "metrics": rows,
+            "learning_curves": learning_curves(results),
             "best_pair_model": best,
             "minus_naive": {
                 variant: {
@@ -101,3 +102,21 @@ def collected_rows(results: Sequence[Mapping[str, Any]]) -> Rows:
                 for metric, value in numbers.items():
                     row.setdefault(metric, []).append(round(value, _DIGITS))
     return rows
+
+
+def learning_curves(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """By part, the learning curves of the seeds, where they were watched.
+
+    >>> watched = {"original/naive": {"learning_curve": [{"step": 195, "accuracy": 66.0}]}}
+    >>> learning_curves([{"metrics": watched}, {"metrics": {"original/cheat": {}}}])
+    {'original/naive': [[{'step': 195, 'accuracy': 66.0}]]}
+
+    Args:
+        results: of the seeds.
+    """
+    curves: dict[str, list[Any]] = {}
+    for result in results:
+        for part, found in result["metrics"].items():
+            if "learning_curve" in found:
+                curves.setdefault(part, []).append(found["learning_curve"])
+    return curves
