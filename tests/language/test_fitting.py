@@ -164,16 +164,27 @@ def test_the_loss_is_minus_the_log_probability_of_a_pair() -> None:
     assert min(abs(float(part) - expected) for part in parts) < 1e-4
 
 
+REPEATED = ["w1 w2 w3", "w4", "w1 w2 w3", "w5 w6", "w4", "w4"] * 2
+BEGUN_ALIKE = [f"w1 w2 w3 {ending}" for ending in ("w4", "w5 w6", "w7", "w8", "w2 w3", "w3 w3 w3")]
+
+
 @pytest.mark.parametrize("family", [*FAMILIES, "mistral"])
 @pytest.mark.parametrize("layout", ["positions", "padded"])
+@pytest.mark.parametrize(
+    ("prompts", "rows_read"), [(REPEATED, [3, 12]), (BEGUN_ALIKE, [1, 6])], ids=["same", "alike"]
+)
 def test_prompts_read_once_give_the_loss_and_gradients_of_reading_each(
-    family: str, layout: Layout, monkeypatch: pytest.MonkeyPatch
+    family: str,
+    layout: Layout,
+    prompts: list[str],
+    rows_read: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = network_of(family).double()
     formatter = formatter_of(network, layout)
     rows = [
         {"prompt": prompt, "responses": ragged_texts(np.random.default_rng(index), 3, 3)}
-        for index, prompt in enumerate(["w1 w2 w3", "w4", "w1 w2 w3", "w5 w6", "w4", "w4"] * 2)
+        for index, prompt in enumerate(prompts)
     ]
     batch = PairCollator(formatter)(rows)
     widths: list[tuple[int, ...]] = []
@@ -189,14 +200,15 @@ def test_prompts_read_once_give_the_loss_and_gradients_of_reading_each(
 
     monkeypatch.setattr(network, "forward", watched)
     shared = loss_and_gradients()
-    assert [rows for rows, _ in widths] == [3, 12]
+    assert [rows for rows, _ in widths] == rows_read
     monkeypatch.setattr(shared_prompts, "FEWEST_ROWS_PER_PROMPT", 100)
+    monkeypatch.setattr(shared_prompts, "FEWEST_ALIKE", 100)
     # Llama and its kin normalise and rotate in float32, whatever the type of their weights.
     exact = family in ("gpt2", "sinusoidal")
     rtol, atol = (1e-9, 1e-12) if exact else (1e-4, 1e-5)
     for ours, theirs in zip(shared, loss_and_gradients(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=rtol, atol=atol)
-    assert [rows for rows, _ in widths] == [3, 12, 12]
+    assert [rows for rows, _ in widths] == [*rows_read, len(prompts)]
 
 
 def test_fit_is_one_call_on_rows_or_a_file(tmp_path: Path) -> None:

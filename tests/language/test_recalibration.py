@@ -56,8 +56,15 @@ def test_lines_keep_order_and_bear_the_ends() -> None:
     assert np.all(np.diff(moved) >= 0)
     assert moved[0] == -np.inf
     assert np.all(moved <= 0)
-    always = fit_line(np.log([0.5, 0.6, 0.7]), [1.0, 1.0, 1.0])
-    assert np.exp(always(np.log(0.6))) > 0.99
+
+
+def test_what_always_happened_says_nothing_about_what_was_never_seen() -> None:
+    seen = np.log(np.random.default_rng(0).uniform(0.6, 1.0, 300))
+    always = fit_line(seen, np.ones(300))
+    for logs in (np.log(0.6), -20.0):  # far below all that was seen
+        assert np.exp(always(logs)) == pytest.approx(301 / 302, abs=0.01)
+    never = fit_line(seen, np.zeros(300))
+    assert np.exp(never(np.log(0.99))) < 0.01
     with pytest.raises(ValueError, match="slope"):
         LogitLine(-1.0, 0.0)
 

@@ -140,6 +140,29 @@ def test_each_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert widths == [(1, 4), (20, 11), (20, 11)]
 
 
+@pytest.mark.parametrize("family", [*FAMILIES, "mistral"])
+def test_what_all_prompts_begin_with_is_read_once_and_scored_alike(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = pair_model(family, dtype=torch.float64)
+    endings = ragged_texts(np.random.default_rng(3), 6, 5)
+    prompts = [f"w1 w2 w3 w4 {text}" for text in endings]
+    responses = ragged_texts(np.random.default_rng(4), 6, 4)
+    expected = plain_scores(model, items_of(model, prompts, responses, responses), "right")
+    widths: list[tuple[int, ...]] = []
+    forward = model.network.forward
+
+    def watched(*args: object, **kwargs: torch.Tensor) -> object:
+        widths.append(tuple(kwargs["input_ids"].shape))
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(model.network, "forward", watched)
+    for ours, (first, second) in zip(score_texts(model, prompts, responses), expected, strict=True):
+        np.testing.assert_allclose(ours.log_marginal, first, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(ours.log_self_conditional, second, rtol=0, atol=1e-10)
+    assert widths[0] == (1, 5)  # with the token that begins a text
+
+
 def test_the_order_of_the_items_does_not_matter() -> None:
     model = pair_model("gpt2")
     prompts, responses = ragged_problem()

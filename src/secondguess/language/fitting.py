@@ -105,6 +105,7 @@ def fit(
     separator: str = "",
     batch_size: int = 32,
     lora_rank: int | None = None,
+    lora_layers: int | None = None,
     config: TrainingConfig | Callable[[int], TrainingConfig] | None = None,
     validation: Sequence[AnyRow] | Path | str | float | None = None,
     max_length: int | None = None,
@@ -143,6 +144,8 @@ def fit(
         separator: text before each response.
         batch_size: pairs per step, over all processes.
         lora_rank: train an adapter of this rank instead of the weights themselves (see `adapters`).
+        lora_layers: how many of the last layers the adapter is for; all if None. Half of them cost
+            two thirds of the time.
         config: settings of the training, or a function that makes them from the number of steps of
             `one_pass`; `fine_tuning` by default, with the learning rate for an adapter or for all
             weights.
@@ -188,6 +191,7 @@ def fit(
         "held_out": len(held_out),
         "batch_size": batch_size,
         "lora_rank": lora_rank,
+        **({} if lora_layers is None else {"lora_layers": lora_layers}),
         **({} if checkpoint_dir is None else pair_model.identity),
     }
     source = str(network.config.name_or_path if isinstance(model, tuple) else model)
@@ -197,6 +201,7 @@ def fit(
         config=config,
         base=source,
         lora_rank=lora_rank,
+        lora_layers=lora_layers,
         validate=_validation(network, held_out, formatter, batch_size) if held_out else None,
         gradient_checkpointing=gradient_checkpointing,
         checkpoint_dir=checkpoint_dir,

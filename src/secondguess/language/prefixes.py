@@ -23,6 +23,9 @@ from secondguess.language.model import PairLanguageModel
 
 Tokens = tuple[int, ...]
 
+FEWEST_ALIKE = 3
+"""Tokens that all prompts begin with, from which on a pass of its own for them is worth it."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefix:
@@ -47,15 +50,43 @@ class Prefix:
         sequences: Sequence[Sequence[int]],
         positions: Sequence[Sequence[int]] | None = None,
     ) -> Prefix:
-        """Read sequences of tokens; without `positions`, they are prompts, which count from 0."""
+        """Read sequences of tokens; without `positions`, they are prompts, which count from 0.
+
+        What all prompts begin with is read once.
+        """
+        if positions is not None:
+            return cls._padded(model, sequences, positions)
+        num_alike = _num_alike(sequences)
+        if num_alike < FEWEST_ALIKE:
+            return cls._padded(model, sequences, [range(len(tokens)) for tokens in sequences])
+        begun = cls._padded(model, [sequences[0][:num_alike]], [range(num_alike)])
+        if begun.slides:  # the padding behind it would push real tokens out of the window
+            return cls._padded(model, sequences, [range(len(tokens)) for tokens in sequences])
+        return cls._padded(
+            model,
+            [tokens[num_alike:] for tokens in sequences],
+            [range(num_alike, len(tokens)) for tokens in sequences],
+            begun.select([0] * len(sequences)),
+        )
+
+    @classmethod
+    def _padded(
+        cls,
+        model: PairLanguageModel,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
+        begun: Prefix | None = None,
+    ) -> Prefix:
+        """Read sequences in one pass, behind what was begun with; that is used up."""
         device = model.network.device
-        if positions is None:
-            positions = [range(len(tokens)) for tokens in sequences]
         mask = pad([[1] * len(tokens) for tokens in sequences], 0, "left").to(device)
+        if begun is not None:
+            mask = torch.cat([begun.attention_mask, mask], dim=1)
         output = model.network(
             input_ids=pad(sequences, model.formatter.end, "left").to(device),
             attention_mask=mask,
             position_ids=pad(positions, 0, "left").to(device),
+            past_key_values=None if begun is None else begun.cache,
             use_cache=True,
             **last_logits_only(model.network),
         )
@@ -84,6 +115,10 @@ class Prefix:
     def scores(self, model: PairLanguageModel, laid_out: Sequence[PairTokens]) -> list[FloatArray]:
         """Log-probabilities of the scored tokens behind each row; the cache is used up."""
         # The last token is only predicted, never read.
+        if all(len(each.tokens) == 1 for each in laid_out):
+            tokens = torch.tensor([each.tokens for each in laid_out], device=self.logits.device)
+            only = log_prob_of(self.logits[:, None], tokens)
+            return [row[each.scored] for row, each in zip(only, laid_out, strict=True)]
         _, _, log_probs = self._read(model, laid_out, unread=1)
         return log_probs
 
@@ -135,6 +170,16 @@ class Prefix:
         for each in log_probs:
             check_numbers(each)
         return output, mask, log_probs
+
+
+def _num_alike(sequences: Sequence[Sequence[int]]) -> int:
+    """How many tokens several sequences begin with, all of them, leaving one of each to read."""
+    if len(sequences) < 2:
+        return 0
+    shortest = min(map(len, sequences)) - 1
+    begins = [tuple(tokens[:shortest]) for tokens in (min(sequences), max(sequences))]
+    differ = (place for place in range(shortest) if begins[0][place] != begins[1][place])
+    return next(differ, shortest)
 
 
 def last_logits_only(network: nn.Module) -> dict[str, int]:

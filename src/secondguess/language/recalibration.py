@@ -58,7 +58,7 @@ class LogitLine:
 def fit_line(
     log_probs: ArrayLike, events: ArrayLike, weights: ArrayLike | None = None
 ) -> LogitLine:
-    """The line under which the events are most likely.
+    """The line under which the events are most likely, smoothed as Platt (1999) does.
 
     >>> rng = np.random.default_rng(0)
     >>> true = rng.uniform(0.1, 0.9, 4000)
@@ -66,6 +66,15 @@ def fit_line(
     >>> line = fit_line(np.log(too_sure), rng.random(4000) < true)
     >>> round(line.slope, 1), abs(line.offset) < 0.1
     (0.5, True)
+
+    Of n events that all happened, the likelihood knows only that the chance is high, and steep
+    lines and flat ones are equally good at that. So what happened counts as the chance
+    (n + 1)/(n + 2), and what did not as 1/(n + 2), n being how many did so: the line is then flat.
+    Chances other than 0 and 1 are no single observations, and are left as they are.
+
+    >>> sure = fit_line(np.log([0.5, 0.8, 0.95] * 100), np.ones(300))
+    >>> sure(np.log([1e-9, 0.5])).round(3)
+    array([-0.005, -0.003])
 
     Args:
         log_probs: `(n,)`, what the model said.
@@ -78,6 +87,10 @@ def fit_line(
     fail_at("events", (happened < 0) | (happened > 1), happened, "a chance between 0 and 1")
     counts = np.ones_like(logs) if weights is None else as_floats("weights", weights)
     logits, total = _logit(logs), counts.sum()
+    if np.all((happened == 0) | (happened == 1)):
+        num_happened = np.sum(counts * happened)
+        least, most = 1 / (total - num_happened + 2), (num_happened + 1) / (num_happened + 2)
+        happened = least + (most - least) * happened
 
     def loss_and_slope(line: np.ndarray) -> tuple[float, np.ndarray]:
         slope = np.exp(line[0])

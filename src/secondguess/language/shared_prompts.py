@@ -1,7 +1,8 @@
-"""The loss of pairs, with each distinct prompt of a batch read once.
+"""The loss of pairs, with whatever prompts of a batch share read once.
 
-Many data sets ask one thing many times. All rows that share a prompt attend to the same keys and
-values, which gives the logits and the gradients of reading it in every row.
+Many data sets ask one thing many times, or begin all prompts alike: with a system message, or with
+the same words. All rows that share a beginning attend to the same keys and values, which gives the
+logits and the gradients of reading it in every row.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from secondguess.language.collating import NOT_SCORED, Batch
-from secondguess.language.prefixes import last_logits_only
+from secondguess.language.prefixes import FEWEST_ALIKE, last_logits_only
 
 FEWEST_ROWS_PER_PROMPT = 2
 """Prompts are shared where there are this many rows to one of them, on average."""
@@ -38,11 +39,11 @@ def pair_loss(network: nn.Module, batch: Batch) -> Tensor:
     """
     labels = batch["labels"]
     starts = (labels != NOT_SCORED).int().argmax(dim=1)
-    if _worth_sharing(network, batch, starts):
-        logits, targets = response_logits(network, batch, starts)
+    shared = _shared(network, batch, starts)
+    if shared is not None:
+        logits, targets = response_logits(network, batch, starts, shared)
     else:
         inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-        # No prompt is scored: a large vocabulary makes its logits dear.
         width = labels.shape[1] - int(starts.min()) + 1
         kept = {"logits_to_keep": width} if last_logits_only(network) else {}
         logits = network(**inputs, use_cache=False, **kept).logits[:, -width:-1]
@@ -53,17 +54,28 @@ def pair_loss(network: nn.Module, batch: Batch) -> Tensor:
     return total / len(targets)
 
 
-def _worth_sharing(network: nn.Module, batch: Batch, starts: Tensor) -> bool:
-    """Whether prompts come up repeatedly, in a network that keeps a cache while it is trained."""
+def _shared(network: nn.Module, batch: Batch, starts: Tensor) -> Tensor | None:
+    """How many tokens of each row are in the part that is read once; None to share nothing.
+
+    Whole prompts where they come up repeatedly, else what all of them begin with.
+    """
     if getattr(network, "is_gradient_checkpointing", False):
-        return False  # it computes layers again, without their cache
-    if int(starts.min()) < 2:
-        return False  # a prompt's last token is read with the responses, and nothing is left
-    num_prompts = len(torch.unique(_prompts(batch["input_ids"], starts), dim=0))
-    return num_prompts * FEWEST_ROWS_PER_PROMPT <= len(starts)
+        return None  # it computes layers again, without their cache
+    shortest = int(starts.min())
+    if shortest < 2:
+        return None  # a prompt's last token is read with the responses, and nothing is left
+    tokens = batch["input_ids"]
+    num_prompts = len(torch.unique(_beginnings(tokens, starts - 1), dim=0))
+    if num_prompts * FEWEST_ROWS_PER_PROMPT <= len(starts):
+        return starts - 1
+    alike = (tokens[:, : shortest - 1] == tokens[:1, : shortest - 1]).all(dim=0)
+    num_alike = int(alike.int().cumprod(dim=0).sum())
+    return torch.full_like(starts, num_alike) if num_alike >= FEWEST_ALIKE else None
 
 
-def response_logits(network: nn.Module, batch: Batch, starts: Tensor) -> tuple[Tensor, Tensor]:
+def response_logits(
+    network: nn.Module, batch: Batch, starts: Tensor, shared: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Logits of all tokens behind the prompts, and their labels.
 
     Args:
@@ -71,48 +83,54 @@ def response_logits(network: nn.Module, batch: Batch, starts: Tensor) -> tuple[T
         batch: `input_ids`, `position_ids`, `labels` and perhaps `attention_mask`, `(n, tokens)`,
             padded on the right.
         starts: `(n,)`, how many tokens each prompt has, at least 2.
+        shared: `(n,)`, how many of them are read once for all rows that begin with the same; at
+            least 1, and not all. By default, all but the last.
 
     Returns:
-        Logits `(n, columns, vocabulary)` and labels `(n, columns)`; column 0 is the first token
-        behind the prompt.
+        Logits `(n, columns, vocabulary)` and labels `(n, columns)`; the first token behind the
+        prompt is in column 0 of the row in which the least of the prompt is left.
     """
+    shared = starts - 1 if shared is None else shared
     tokens, positions, mask = batch["input_ids"], batch["position_ids"], batch.get("attention_mask")
-    prompts, prompt_of_row = torch.unique(_prompts(tokens, starts), dim=0, return_inverse=True)
-    is_prompt = prompts != _NO_TOKEN
+    beginnings, beginning_of_row = torch.unique(
+        _beginnings(tokens, shared), dim=0, return_inverse=True
+    )
+    is_token = beginnings != _NO_TOKEN
     read = network(
-        input_ids=prompts.clamp(min=0),
-        position_ids=(is_prompt.cumsum(dim=1) - 1).clamp(min=0),
+        input_ids=beginnings.clamp(min=0),
+        position_ids=(is_token.cumsum(dim=1) - 1).clamp(min=0),
         use_cache=True,
-        **({} if mask is None else {"attention_mask": is_prompt.to(mask.dtype)}),
+        **({} if mask is None else {"attention_mask": is_token.to(mask.dtype)}),
         **last_logits_only(network),
     )
-    read.past_key_values.batch_select_indices(prompt_of_row)
+    read.past_key_values.batch_select_indices(beginning_of_row)
 
-    width = tokens.shape[1] - int(starts.min())
-    columns = starts[:, None] - 1 + torch.arange(width + 1, device=tokens.device)
+    width = tokens.shape[1] - int(shared.min()) - 1
+    columns = shared[:, None] + torch.arange(width + 1, device=tokens.device)
     inside = columns < tokens.shape[1]
     columns = columns.clamp(max=tokens.shape[1] - 1)
     masks = {}
     if mask is not None:
         behind = mask.gather(1, columns) * inside
-        before = is_prompt[prompt_of_row].to(mask.dtype)
+        before = is_token[beginning_of_row].to(mask.dtype)
         masks["attention_mask"] = torch.cat([before, behind[:, :-1]], dim=1)
+    scored = width - int((starts - shared).min()) + 1
+    # No prompt is scored: a large vocabulary makes its logits dear.
+    kept = {"logits_to_keep": scored} if last_logits_only(network) else {}
     logits = network(
         input_ids=tokens.gather(1, columns)[:, :-1],
         position_ids=positions.gather(1, columns)[:, :-1],
         past_key_values=read.past_key_values,
         use_cache=True,
         **masks,
-    ).logits
+        **kept,
+    ).logits[:, -scored:]
     labels = torch.where(inside, batch["labels"].gather(1, columns), NOT_SCORED)
-    return logits, labels[:, 1:]
+    return logits, labels[:, -scored:]
 
 
-def _prompts(tokens: Tensor, starts: Tensor) -> Tensor:
-    """The prompts without their last tokens, padded on the left: `(n, longest - 1)`.
-
-    The last token stays with the responses: it predicts the first of them.
-    """
-    longest = int(starts.max())
-    columns = torch.arange(longest - 1, device=tokens.device) - (longest - starts)[:, None]
+def _beginnings(tokens: Tensor, lengths: Tensor) -> Tensor:
+    """The first tokens of each row, padded on the left: `(n, longest)`."""
+    longest = int(lengths.max())
+    columns = torch.arange(longest, device=tokens.device) - (longest - lengths)[:, None]
     return torch.where(columns >= 0, tokens.gather(1, columns.clamp(min=0)), _NO_TOKEN)

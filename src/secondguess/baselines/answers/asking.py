@@ -18,7 +18,7 @@ from secondguess._arrays import FloatArray
 from secondguess.language.formatting import PairTokens
 from secondguess.language.meaning_functions import Meaning, normalised
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.prefixes import Prefix, Tokens, log_prob_of
+from secondguess.language.prefixes import Prefix, Tokens
 from secondguess.language.scoring import DEFAULT_BATCH_SIZE, chunks
 
 AskAgain = Callable[[str, str], str]
@@ -136,9 +136,6 @@ def _log_probs_behind(
     model: PairLanguageModel, prefix: Prefix, texts: Sequence[Tokens]
 ) -> list[float]:
     """Log-probabilities of tokens behind a prefix, one text per row."""
-    if max(map(len, texts)) == 1:  # nothing has to be read
-        tokens = torch.tensor(texts, device=prefix.logits.device)
-        return log_prob_of(prefix.logits[:, None], tokens)[:, 0].tolist()
     laid_out = [
         PairTokens(list(text), list(range(start, start + len(text))), [True] * len(text))
         for start, text in zip(prefix.starts, texts, strict=True)
