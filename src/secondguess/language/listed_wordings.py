@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from secondguess._arrays import FloatArray
 from secondguess.language.formatting import FormatError, PairFormatter, Prompt, Response
@@ -88,9 +87,9 @@ def score_listed(
     for asked, listed, firsts in groups:
         alone = {one: logs[asked, one, one if one in firsts else nothing][0] for one in listed}
         joint = [sum(logs[asked, one, two]) for one in firsts for two in listed]
-        log_repeat = logsumexp(joint) - logsumexp([alone[one] for one in firsts])
+        log_repeat = _log_sum(joint) - _log_sum([alone[one] for one in firsts])
         # Sums of token log-probabilities may end slightly above zero.
-        meanings.append((min(0.0, logsumexp([*alone.values()])), min(0.0, log_repeat)))
+        meanings.append((min(0.0, _log_sum([*alone.values()])), min(0.0, log_repeat)))
         words.append(logs[asked, firsts[0], firsts[0]])
     return ListedScores(_scores(meanings), _scores(words))
 
@@ -131,6 +130,10 @@ def _possible(formatter: PairFormatter, texts: Sequence[Response]) -> list[tuple
         with suppress(FormatError):
             listed[formatter.response_tokens(text)] = None
     return list(listed)
+
+
+def _log_sum(logs: Sequence[float]) -> float:
+    return float(np.logaddexp.reduce(logs))
 
 
 def _scores(pairs: Sequence[tuple[float, float]]) -> SelfCheatScores:

@@ -177,8 +177,9 @@ def _num_alike(sequences: Sequence[Sequence[int]]) -> int:
     if len(sequences) < 2:
         return 0
     shortest = min(map(len, sequences)) - 1
-    begins = [tuple(tokens[:shortest]) for tokens in (min(sequences), max(sequences))]
-    differ = (place for place in range(shortest) if begins[0][place] != begins[1][place])
+    begins = [tuple(tokens[:shortest]) for tokens in sequences]
+    first, last = min(begins), max(begins)  # what these two share, those between them share too
+    differ = (place for place in range(shortest) if first[place] != last[place])
     return next(differ, shortest)
 
 
