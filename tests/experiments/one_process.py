@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from secondguess.experiments.processes import Job, Outcome
+from secondguess.experiments.jobs import Job
+from secondguess.experiments.processes import Outcome
+from secondguess.experiments.runner import only_parts
 
 
 def in_this_process(jobs: Sequence[Job], tell: object) -> list[Outcome]:
@@ -15,10 +17,11 @@ def in_this_process(jobs: Sequence[Job], tell: object) -> list[Outcome]:
     outcomes = []
     for job in jobs:
         try:
-            found = [
-                job.run(preset=job.preset, out=job.out, seed=seed, **job.options)
-                for seed in job.seeds
-            ]
+            with only_parts(job.parts):
+                found = [
+                    job.run(preset=job.preset, out=job.out, seed=seed, **job.options)
+                    for seed in job.seeds
+                ]
             outcomes.append(Outcome(job=job, directories=tuple(found)))
         except ValueError as error:
             outcomes.append(Outcome(job=job, directories=(), error="", mistake=str(error)))

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from typer.testing import CliRunner
 
 from secondguess.cli.app import app
 from secondguess.experiments import processes
+from secondguess.experiments.jobs import Job, jobs_of
 from secondguess.experiments.needs import NEEDS
-from secondguess.experiments.processes import Job, jobs_of, run_side_by_side
+from secondguess.experiments.processes import run_side_by_side
 from secondguess.experiments.registry import EXPERIMENTS, Experiment
 
 TESTS = Path(__file__).parent.parent
@@ -143,6 +145,19 @@ def test_the_command_exits_as_it_promises_and_repeats_nothing(monkeypatch, tmp_p
     result = CliRunner().invoke(app, [*arguments[:-1], str(tmp_path / "nothing")])
     assert result.exit_code == 1
     assert "The page" not in result.output
+
+
+def test_a_part_beside_the_others_is_computed_once_and_judged_with_them(monkeypatch, tmp_path):
+    use(monkeypatch, {"toy": replace(TOY, beside={"before": 0.5}), "cifar10h": CRASH})
+    result = CliRunner().invoke(app, ["reproduce", "--preset", "quick", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "toy before: before (0% done)" in result.output
+    assert result.output.count("claims hold") == 1
+    computed = (tmp_path / "computed.txt").read_text().splitlines()
+    assert sorted(computed) == [
+        f"seed-{seed} {part}" for seed in (0, 1) for part in ("after", "before", "training")
+    ]
+    assert (tmp_path / "toy" / "quick" / "seed-1" / "result.json").exists()
 
 
 def test_one_experiment_runs_the_seeds_that_were_asked_for(monkeypatch, tmp_path):

@@ -1,11 +1,13 @@
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from secondguess.experiments.runner import Claim, Part, PartResult, run_experiment
+from secondguess._files import only_writer_of
+from secondguess.experiments.runner import Claim, Part, PartResult, only_parts, run_experiment
 
 
 class Interrupted(Exception):
@@ -22,6 +24,7 @@ class World:
     def __init__(self) -> None:
         self.computed: list[str] = []
         self.fails = False
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def parts(self, **config: object) -> list[Part]:
         return [
@@ -37,6 +40,8 @@ class World:
         if name == "three" and self.fails:
             raise Interrupted
         self.computed.append(name)
+        if name == "three":
+            self.meanwhile()
         return PartResult({"before": list(done)}, {"values": np.arange(3.0)})
 
     def run(self, out: Path, **config: object) -> Path:
@@ -101,6 +106,44 @@ def test_a_part_that_was_being_written_is_computed_again(tmp_path: Path) -> None
     (directory / "parts" / "two" / "result.json").unlink()
     world.run(tmp_path)
     assert world.computed == ["one", "two", "three", "two"]
+
+
+def test_some_parts_are_computed_without_results(tmp_path: Path) -> None:
+    world = World()
+    with only_parts(["two"]):
+        directory = world.run(tmp_path)
+    assert world.computed == ["two"]
+    assert not (directory / "result.json").exists()
+    world.run(tmp_path)
+    assert world.computed == ["two", "one", "three"]
+    assert (directory / "figures" / "drawn.txt").read_text() == "one two three"
+
+
+@pytest.mark.parametrize("other_finishes", [True, False])
+def test_what_another_process_computes_is_left_to_it_unless_it_dies(
+    tmp_path: Path, other_finishes: bool
+) -> None:
+    ours, other = World(), World()
+    parts = tmp_path / "world" / "tiny" / "seed-7" / "parts"
+    parts.mkdir(parents=True)
+    with ExitStack() as held:
+        held.enter_context(only_writer_of(parts / "two"))
+
+        def ends() -> None:
+            held.close()
+            if other_finishes:
+                with only_parts(["two"]):
+                    other.run(tmp_path)
+
+        ours.meanwhile = ends
+        with only_parts(["two"]):  # a third one does not wait
+            World().run(tmp_path)
+        directory = ours.run(tmp_path)
+    assert (ours.computed, other.computed) == (
+        (["one", "three"], ["two"]) if other_finishes else (["one", "three", "two"], [])
+    )
+    result = json.loads((directory / "result.json").read_text())
+    assert list(result["metrics"]) == ["one", "two", "three"]
 
 
 def test_results_of_other_settings_are_refused(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import typer
 
 from secondguess.cli.errors import say, tell, user_errors
 from secondguess.cli.outcomes import announce, conclude, print_result, print_verdict
-from secondguess.experiments.processes import Job, Outcome, jobs_of, run_side_by_side
+from secondguess.experiments.jobs import Job, jobs_of
+from secondguess.experiments.processes import Outcome, run_side_by_side
 from secondguess.experiments.registry import EXPERIMENTS
 from secondguess.report.files import read_result
 
@@ -298,17 +299,19 @@ def _reproduce(
 
 
 def _run(jobs: Sequence[Job]) -> list[Outcome]:
+    """How the runs ended: what happened to a part of one, its own job finds out."""
     from secondguess.training.progress import progress_side_by_side
 
     try:
         with progress_side_by_side({job.title: job.effort for job in jobs}) as tell:
-            return run_side_by_side(jobs, tell)
+            outcomes = run_side_by_side(jobs, tell)
     except KeyboardInterrupt:
         say(
             f"\nStopped. What was finished is kept in {jobs[0].out}; the same command resumes:\n"
             f"    {shlex.join(['secondguess', *sys.argv[1:]])}"
         )
         raise typer.Exit(130) from None
+    return [outcome for outcome in outcomes if outcome.job.parts is None]
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -23,14 +23,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
 from typing import Any
 
 from secondguess._files import only_writer_of
-from secondguess.experiments.registry import Experiment
+from secondguess.experiments.jobs import Job
 from secondguess.experiments.threads import ONE_THREAD
 from secondguess.report.files import read_claims
 from secondguess.report.sections import Claim
@@ -38,34 +38,6 @@ from secondguess.training.progress import TOLD_EVERY, Tell
 
 _GRACE = 4.0
 """Seconds that a process has to save its work after its parent has died."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """Some seeds of an experiment, one after the other in one process.
-
-    Attributes:
-        title: its name on bars and logs.
-        run: see `Experiment`; it reaches the process by its name, so it is a function of a module.
-        seeds: in the order in which they run.
-        preset: of the experiment.
-        out: where results of all experiments are.
-        options: other arguments of `run`.
-        effort: how long it takes compared with other jobs, roughly.
-    """
-
-    title: str
-    run: Callable[..., Path]
-    seeds: Sequence[int]
-    preset: str
-    out: Path
-    options: Mapping[str, Any] = field(default_factory=dict)
-    effort: float = 1.0
-
-    @property
-    def log(self) -> Path:
-        """The file of what it prints."""
-        return self.out / "logs" / f"{self.title.replace(' ', '-')}-{self.preset}.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,49 +64,6 @@ class Outcome:
             for directory in dict.fromkeys(self.directories)
             for claim in read_claims(directory)
         ]
-
-
-def jobs_of(
-    name: str,
-    experiment: Experiment,
-    *,
-    preset: str,
-    out: Path,
-    first_seed: int = 0,
-    num_seeds: int | None = None,
-    **options: Any,
-) -> list[Job]:
-    """What there is to do for an experiment: one job per seed where seeds are independent.
-
-    >>> from secondguess.experiments.registry import EXPERIMENTS
-    >>> pi = EXPERIMENTS["digits-of-pi"]
-    >>> [job.title for job in jobs_of("digits-of-pi", pi, preset="cpu", out=Path("out"))]
-    ['digits-of-pi seed 0', 'digits-of-pi seed 1', 'digits-of-pi seed 2']
-
-    Args:
-        name: of the experiment.
-        experiment: its entry in the registry.
-        preset: a key of its `num_seeds`.
-        out: where results go.
-        first_seed: the seeds are this one and the following ones.
-        num_seeds: how many; None for the preset's.
-        options: other arguments of `experiment.run`.
-    """
-    count = experiment.num_seeds[preset] if num_seeds is None else num_seeds
-    seeds = list(range(first_seed, first_seed + count))
-    groups = [[seed] for seed in seeds] if experiment.independent_seeds else [seeds]
-    return [
-        Job(
-            title=name if len(groups) == 1 else f"{name} seed {group[0]}",
-            run=experiment.run,
-            seeds=group,
-            preset=preset,
-            out=out,
-            options=options,
-            effort=experiment.minutes.get(preset, 1.0) * len(group),
-        )
-        for group in groups
-    ]
 
 
 def usable_cores() -> int:
@@ -306,14 +235,15 @@ def main() -> None:
 
 
 def _run_seeds(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
-    from secondguess.experiments.runner import progress_told_to
+    from secondguess.experiments.progress import progress_told_to
+    from secondguess.experiments.runner import only_parts
 
     for done, seed in enumerate(job.seeds):
 
         def told(part: str, share_done: float, done: int = done) -> None:
             tell({"part": part, "share_done": (done + share_done) / len(job.seeds)})
 
-        with progress_told_to(told):
+        with progress_told_to(told), only_parts(job.parts):
             directory = job.run(preset=job.preset, out=job.out, seed=seed, **job.options)
         tell({"directory": str(directory)})
 

@@ -10,7 +10,8 @@
 A part (one method, one sweep value) is the unit that is kept: a run that was stopped skips finished
 parts, and a part that trains resumes from its own checkpoints. All files are written whole or not
 at all. The seconds of a part that was interrupted are those of all its attempts, but for attempts
-that were killed.
+that were killed. A part is held while it is computed, so a second process can compute some parts
+of a run (`only_parts`) beside the one that does the others.
 
 A part is computed with one thread, wherever it runs: with more, sums are split another way, and a
 seed would give other bits on a machine with other cores or other work.
@@ -24,7 +25,7 @@ import platform
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -34,13 +35,13 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from secondguess._files import read_document, replacing, write_document
+from secondguess._files import only_writer_of, read_document, replacing, write_document
 from secondguess.experiments.needs import marked
+from secondguess.experiments.progress import part_progress, tell_progress
 from secondguess.experiments.threads import one_thread
 from secondguess.report.files import RESULT_FILE, write_page, write_result
 from secondguess.report.sections import Claim as Claim
 from secondguess.report.sections import Section
-from secondguess.training.progress import steps_told_to
 
 Arrays = dict[str, np.ndarray]
 
@@ -74,29 +75,20 @@ class Part:
     effort: float = 1.0
 
 
-_told: ContextVar[Callable[[str, float], None] | None] = ContextVar("who is told", default=None)
+_only: ContextVar[Collection[str] | None] = ContextVar("which parts", default=None)
 
 
 @contextmanager
-def progress_told_to(listener: Callable[[str, float], None]) -> Iterator[None]:
-    """Inside, runs call `listener(part, share_done)` as they go on, and draw no bars.
+def only_parts(names: Collection[str] | None) -> Iterator[None]:
+    """Inside, runs compute these parts and end, without results; None for whole runs.
 
-    >>> heard = []
-    >>> with progress_told_to(lambda part, share_done: heard.append((part, share_done))):
-    ...     _tell("training", 0.5)
-    >>> heard
-    [('training', 0.5)]
+    The process of the whole run does the others in the meantime, so none of them may need these.
     """
-    token = _told.set(listener)
+    token = _only.set(names)
     try:
         yield
     finally:
-        _told.reset(token)
-
-
-def _tell(part: str, share_done: float) -> None:
-    if listener := _told.get():
-        listener(part, share_done)
+        _only.reset(token)
 
 
 def run_experiment(
@@ -131,22 +123,11 @@ def run_experiment(
         The directory of the run.
     """
     directory = out / experiment / preset / f"seed-{seed}"
-    done: dict[str, PartResult] = {}
-    effort_done, effort = 0.0, sum(part.effort for part in parts)
-    for part in parts:
-        part_directory = directory / "parts" / part.name
-        found = _read_part(part_directory, part)
-        _tell(part.name, effort_done / effort)
-        if found is None:
-            report(f"{experiment} seed {seed}: {part.name}")
-            part_directory.mkdir(parents=True, exist_ok=True)
-            with _part_progress(part, effort_done, effort), one_thread():
-                found = _compute(part, part_directory, done)
-            _write_part(part_directory, part, found)
-        else:
-            report(f"{experiment} seed {seed}: {part.name} is finished")
-        done[part.name] = found
-        effort_done += part.effort
+    done = _compute_parts(
+        parts, directory, lambda line: report(f"{experiment} seed {seed}: {line}")
+    )
+    if _only.get() is not None:
+        return directory
     _write_arrays(
         directory / "arrays.npz",
         {
@@ -221,18 +202,51 @@ def run_preset(
     )
 
 
-@contextmanager
-def _part_progress(part: Part, effort_done: float, effort: float) -> Iterator[None]:
-    """Turn the steps of a part's training into the share of the whole run that is done."""
-    if _told.get() is None:
-        yield
-        return
+def _compute_parts(
+    parts: Sequence[Part], directory: Path, report: Callable[[str], None]
+) -> dict[str, PartResult]:
+    """What the parts found, in their order. A part that another process is at is left to it."""
+    only, done = _only.get(), {}
+    wanted = [part for part in parts if only is None or part.name in only]
+    effort_done, effort = 0.0, sum(part.effort for part in wanted)
+    elsewhere: list[Part] = []
+    for part in wanted:
+        with part_progress(part.name, before=effort_done / effort, share=part.effort / effort):
+            if _do(part, directory, done, report):
+                effort_done += part.effort
+            else:
+                elsewhere.append(part)
+    for part in elsewhere if only is None else ():
+        tell_progress(part.name, effort_done / effort)
+        while not _do(part, directory, done, report):  # that process may die, and leave it to us
+            time.sleep(0.5)
+        effort_done += part.effort
+    return {part.name: done[part.name] for part in wanted if part.name in done}
 
-    def steps_taken(step: int, num_steps: int) -> None:
-        _tell(part.name, (effort_done + part.effort * step / num_steps) / effort)
 
-    with steps_told_to(steps_taken):
-        yield
+def _do(
+    part: Part, directory: Path, done: dict[str, PartResult], report: Callable[[str], None]
+) -> bool:
+    """Read or compute a part into `done`; False where another process is computing it."""
+    part_directory = directory / "parts" / part.name
+    found = _read_part(part_directory, part)
+    if found is None:
+        part_directory.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as held:
+            try:
+                held.enter_context(only_writer_of(part_directory))
+            except BlockingIOError:
+                return False
+            found = _read_part(part_directory, part)  # it may have been finished just now
+            if found is None:
+                report(part.name)
+                with one_thread():
+                    found = _compute(part, part_directory, done)
+                _write_part(part_directory, part, found)
+    else:
+        report(f"{part.name} is finished")
+    done[part.name] = found
+    return True
 
 
 def _compute(part: Part, directory: Path, done: Mapping[str, PartResult]) -> PartResult:
