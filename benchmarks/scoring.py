@@ -2,9 +2,10 @@
 
 Run with `make bench`, or `python benchmarks/scoring.py`. The model is a random GPT-2 of 14 million
 parameters. Each time is the best of `--repeats` runs
-(batch 64 and b: one run), the two sides in turn, on the same tokens:
+(batch 64 and b: one run), in processor time, the two sides in turn, on the same tokens:
 
-a. `sample` (32 tokens, with scores) against `model.generate` (32 tokens, same settings);
+a. `sample` (32 tokens, with scores) against `model.generate` (32 tokens, same settings); beside it
+   the least that a score can cost: `generate`, and one bare pass over the tokens that it wrote;
 b. `score` of 120 responses of 20 tokens to one prompt of 200 tokens against plain passes over
    prompt + y + y in batches of the same size;
 c. tokens per second of a training step on pairs, collation included, against a step of plain
@@ -15,7 +16,10 @@ d. the clustered baseline, 10 samples per prompt with `model.generate`, against 
 from __future__ import annotations
 
 import argparse
+import json
+import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,7 +71,7 @@ def random_tokens(rng: np.random.Generator, length: int) -> Tokens:
 
 
 def sampling_seconds(network: Any, batch_size: int, repeats: int) -> list[float]:
-    """Seconds of `generate`, `sample` and (small batches) of 10 clustered samples per prompt."""
+    """Seconds of `generate`, `sample`, a bare pass, and (small batches) of 10 clustered samples."""
     model = pair_model(network, NEW_TOKENS + 1)
     rng = np.random.default_rng(1)
     prompts = [random_tokens(rng, PROMPT_LENGTH) for _ in range(batch_size)]
@@ -96,6 +100,16 @@ def sampling_seconds(network: Any, batch_size: int, repeats: int) -> list[float]
             batch_size=batch_size,
         )
 
+    with torch.inference_mode():
+        read = network(torch.cat([ids, ids], dim=1), use_cache=True).past_key_values
+
+    @torch.inference_mode()
+    def bare_pass() -> object:
+        """Over as many tokens as were written, behind as many as were read and written."""
+        logits = network(ids[:, :NEW_TOKENS], past_key_values=read, use_cache=True).logits
+        read.crop(-NEW_TOKENS)
+        return logits
+
     def cluster() -> object:
         texts = generate(10)[:, PROMPT_LENGTH:].tolist()
         return clustered(lambda one, two: one == two, group_size=10)(texts)
@@ -103,8 +117,10 @@ def sampling_seconds(network: Any, batch_size: int, repeats: int) -> list[float]
     return best_seconds(
         generate,
         sample_and_score,
+        bare_pass,
         *([cluster] if batch_size < 64 else []),
         repeats=repeats,
+        clock=time.process_time,
         warm_up=repeats > 1,  # a single run is long enough to need none
     )
 
@@ -133,6 +149,7 @@ def scoring_seconds(network: Any, repeats: int, batch_size: int) -> list[float]:
         lambda: plain_scores(model, items, batch_size),
         lambda: score_tokens(model, items, batch_size=batch_size),
         repeats=repeats,
+        clock=time.process_time,
         warm_up=repeats > 1,
     )
 
@@ -165,6 +182,7 @@ def training_tokens_per_second(repeats: int) -> list[float]:
         lambda: step(plain_batch),
         lambda: step(collator(rows)),
         repeats=repeats,
+        clock=time.process_time,
         warm_up=repeats > 1,
     )
     return [num_tokens / each for each in seconds]
@@ -174,6 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--out", type=Path, help="where to write the result")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     warnings.simplefilter("ignore")
@@ -181,29 +200,39 @@ def main() -> None:
     size = network.num_parameters() / 1e6
     print(f"GPT-2 of {size:.1f} million parameters, float32, {torch.get_num_threads()} thread(s)")
 
-    print(
-        "a. sample with scores / generate (32 new tokens, prompt of 32); d. 10 samples, clustered"
-    )
-    print(
-        f"   {'batch':>5} {'generate s':>11} {'sample s':>9} {'ratio':>6} {'clustered ratio':>16}"
-    )
+    print("a. sample with scores / generate; least; d. 10 samples, clustered / generate")
+    sampling = []
     for batch_size in (1, 8, 64):
         repeats = arguments.repeats if batch_size < 64 else 1
-        plain, ours, *clusters = sampling_seconds(network, batch_size, repeats)
-        clustered_ratio = f"{clusters[0] / plain:.2f}" if clusters else "not run"
-        print(
-            f"   {batch_size:>5} {plain:>11.3f} {ours:>9.3f} {ours / plain:>6.2f} "
-            f"{clustered_ratio:>16}",
-            flush=True,
-        )
+        plain, ours, bare, *clusters = sampling_seconds(network, batch_size, repeats)
+        found = {"sample": ours / plain, "least": 1 + bare / plain}
+        if clusters:
+            found["clustered"] = clusters[0] / plain
+        sampling.append({"batch_size": batch_size, **found})
+        ratios = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+        print(f"   batch {batch_size}: {ratios}", flush=True)
 
-    print("b. 120 responses of 20 tokens to one prompt of 200 tokens: plain passes / score")
     plain, ours = scoring_seconds(network, 1, batch_size=32)
-    print(f"   {plain:.3f} s / {ours:.3f} s = {plain / ours:.2f}x", flush=True)
+    scoring = plain / ours
+    print("b. 120 responses of 20 tokens to one prompt of 200 tokens: plain passes / score")
+    print(f"   {scoring:.2f}x", flush=True)
 
     plain, ours = training_tokens_per_second(arguments.repeats)
+    training = ours / plain
     print("c. training, tokens per second (32 rows of 64 tokens): pairs / plain")
-    print(f"   {ours:.0f} / {plain:.0f} = {ours / plain:.2f}x")
+    print(f"   {training:.2f}x")
+    if arguments.out:
+        command = (
+            f"python benchmarks/scoring.py --repeats {arguments.repeats} --threads "
+            f"{arguments.threads} --out {arguments.out}"
+        )
+        record = {
+            "command": command,
+            "sampling": sampling,
+            "scoring": scoring,
+            "training": training,
+        }
+        arguments.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

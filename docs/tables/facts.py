@@ -5,110 +5,166 @@ python docs/tables/facts.py
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pages
-from pages import DOCS, run_title, table
+from pages import DOCS, mean_and_error, run_title, table
 
+from secondguess._arrays import FloatArray
 from secondguess.experiments.facts.evaluation import ERROR_RATES
-from secondguess.experiments.facts.run import FOLDED, OURS, RIVALS
+from secondguess.experiments.facts.run import CONFIDENCES, EXPERIMENT, LOG_PROBABILITIES, OURS
 
 PAGE = "facts.md"
-results = partial(pages.results, "facts")
-CONFIDENCES = (OURS, FOLDED, "confidence of the meaning", "confidence of the wording")
+
+
+def results() -> list[dict[str, Any]]:
+    """The runs with three wordings."""
+    return [run for run in pages.results("facts") if run["experiment"] == EXPERIMENT]
+
+
+def by_deciles(name: str) -> FloatArray:
+    """`(seeds, 10, 2)`: mean confidence and share right."""
+    return np.array([run["metrics"]["scores"][name]["deciles"] for run in results()])
+
+
+def values(name: str, *keys: str) -> list[float]:
+    """One number per seed."""
+    found = []
+    for run in results():
+        each = run["metrics"]["scores"][name]
+        for key in keys:
+            each = each[key]
+        found.append(each)
+    return found
 
 
 def deciles() -> str:
     """Confidence and share right, from the least confident tenth on."""
     rows = []
-    for run in results():
-        for name in CONFIDENCES:
-            means, shares = np.array(run["metrics"]["scores"][name]["deciles"]).T
-            rows.append([f"{run_title(run)}: {name}", *(f"{each:.3f}" for each in means)])
-            rows.append(["share right", *(f"{each:.3f}" for each in shares)])
-        means, _ = np.array(run["metrics"]["scores"][FOLDED]["deciles"]).T
-        errors = np.sqrt(means * (1 - means) / per_decile(run))
-        rows.append(["standard error if calibrated", *(f"{each:.3f}" for each in errors)])
+    for name in CONFIDENCES:
+        every = by_deciles(name)
+        titled = [(run_title(run), part) for run, part in zip(results(), every, strict=True)]
+        if name != OURS:
+            titled = []
+        if len(every) > 1 or not titled:
+            titled.append((f"mean of {len(every)}" if len(every) > 1 else "", every.mean(axis=0)))
+        for title, part in titled:
+            first = f"{title}: {name}" if title else name
+            rows.append([first, *(f"{each:.3f}" for each in part[:, 0])])
+            rows.append(["share right", *(f"{each:.3f}" for each in part[:, 1])])
+    means = by_deciles(OURS)[0, :, 0].clip(0, 1)
+    errors = np.sqrt(means * (1 - means) / per_decile())
+    rows.append(["standard error of a seed", *(f"{each:.3f}" for each in errors)])
     return table(["decile", *(f"{number}" for number in range(1, 11))], rows, num_left=1)
 
 
+def per_decile() -> int:
+    """How many test questions a decile of one seed has."""
+    return results()[0]["config"]["sizes"][3] // 10
+
+
 def finding() -> str:
-    """What the page is about, in one sentence per run."""
-    lines = []
-    for run in results():
-        scores = run["metrics"]["scores"]
-        means, shares = np.array(scores[FOLDED]["deciles"]).T
-        *_, second, largest = np.sort(np.abs(means - shares))
-        best = max(RIVALS, key=lambda name: scores[name]["auroc"])
-        lines.append(
-            f"{run_title(run)}: in nine of ten deciles the confidence is within {second:.2f} of "
-            f"the share right, and in the tenth within {largest:.2f} (one answer in "
-            f"{run['config']['sizes'][3]:,} apart, whose C is far above 1). Its AUROC is "
-            f"{scores[OURS]['auroc']:.3f}; the best rival, {best}, has "
-            f"{scores[best]['auroc']:.3f}. Of the tenth that it trusts most, "
-            f"{scores[OURS]['wrong_among_trusted']:.0%} are wrong ({best}: "
-            f"{scores[best]['wrong_among_trusted']:.0%}; semantic entropy: "
-            f"{scores['semantic entropy']['wrong_among_trusted']:.0%})."
-        )
-    return "\n".join(lines)
+    """What the page is about."""
+    every = by_deciles(OURS)
+    largest = np.abs(every[..., 0] - every[..., 1]).max(axis=1)
+    pooled = every.mean(axis=0)
+    best = max(LOG_PROBABILITIES, key=lambda name: np.mean(values(name, "auroc")))
+    over = f", over all {len(every)} together {np.abs(pooled[:, 0] - pooled[:, 1]).max():.3f}"
+    answered = values(OURS, "answered", "0.1")
+    return (
+        f"Seeds {', '.join(str(run['seed']) for run in results())}: the largest difference of "
+        f"confidence and share right in a decile is {told(largest, '{:.3f}')}"
+        f"{over if len(every) > 1 else ''}. The AUROC is {told(values(OURS, 'auroc'), '{:.3f}')} "
+        f"({best}: {told(values(best, 'auroc'), '{:.3f}')}). Of the tenth that is trusted most, "
+        f"{told(values(OURS, 'wrong_among_trusted'), '{:.1%}')} are wrong ({best}: "
+        f"{told(values(best, 'wrong_among_trusted'), '{:.1%}')}). At a guaranteed error rate of "
+        f"5 %, {told(values(OURS, 'answered', '0.05'), '{:.1%}')} of the questions are answered, "
+        f"at 10 % {told(answered, '{:.1%}')}."
+    )
 
 
-def per_decile(run: dict[str, Any]) -> int:
-    """How many test questions a decile has."""
-    return run["config"]["sizes"][3] // 10
+def told(numbers: Any, form: str) -> str:
+    """Numbers of all seeds in words."""
+    return ", ".join(form.format(each) for each in numbers)
 
 
 def noise() -> str:
     """The largest difference by deciles, and what a perfectly calibrated confidence would show."""
     lines = []
-    for run in results():
-        means, shares = np.array(run["metrics"]["scores"][FOLDED]["deciles"]).T
-        number = per_decile(run)
-        drawn = np.random.default_rng(0).binomial(number, means.clip(0, 1), size=(10_000, 10))
+    for run, part in zip(results(), by_deciles(OURS), strict=True):
+        number, means = per_decile(), part[:, 0].clip(0, 1)
+        drawn = np.random.default_rng(0).binomial(number, means, size=(10_000, 10))
         largest = np.abs(drawn / number - means).max(axis=1)
-        found = np.abs(means - shares).max()
+        found = np.abs(part[:, 0] - part[:, 1]).max()
         lines.append(
-            f"{run_title(run)}: with 1/C for C above 1, the largest difference is {found:.3f}. "
-            f"With {number} questions per decile, an exactly calibrated confidence shows "
-            f"{largest.mean():.3f} on average, more than 0.05 in {np.mean(largest > 0.05):.0%} of "
-            f"runs, and at least {found:.3f} in {np.mean(largest >= found):.0%}."
+            f"{run_title(run)}: the largest difference is {found:.3f}. With {number} questions per "
+            f"decile, an exactly calibrated confidence shows {largest.mean():.3f} on average, more "
+            f"than 0.05 in {np.mean(largest > 0.05):.0%} of runs, and at least {found:.3f} in "
+            f"{np.mean(largest >= found):.0%}."
         )
     return "\n".join(lines)
 
 
 def rivals() -> str:
-    """Every score of the same answers."""
+    """Every score of all answers."""
     rows = []
-    for run in results():
-        for name, found in run["metrics"]["scores"].items():
-            answered = [
-                f"{share:.1%}" + ("" if wrong is None else f" ({wrong:.1%})")
-                for share, wrong in zip(
-                    found["answered"].values(), found["wrong_among_answered"].values(), strict=True
+    for name, found in results()[0]["metrics"]["scores"].items():
+        if "answered" not in found:
+            continue
+        answered = []
+        for rate in found["answered"]:
+            shares = values(name, "answered", rate)
+            wrong = values(name, "wrong_among_answered", rate)
+            answered.append(
+                ", ".join(
+                    f"{share:.1%}" + ("" if each is None else f" ({each:.1%})")
+                    for share, each in zip(shares, wrong, strict=True)
                 )
+            )
+        rows.append(
+            [
+                name,
+                mean_and_error(values(name, "auroc"), "{:.3f}"),
+                mean_and_error(
+                    [100 * each for each in values(name, "wrong_among_trusted")], "{:.1f}"
+                ),
+                *answered,
             ]
-            scored = [f"{found['auroc']:.3f}", f"{found['wrong_among_trusted']:.1%}"]
-            rows.append([f"{run_title(run)}: {name}", *scored, *answered])
-    heads = ["score", "AUROC", "wrong of the 10 % most trusted"]
+        )
+    heads = ["score", "AUROC", "wrong of the tenth most trusted, %"]
     heads += [f"answered at {float(rate):.0%} (wrong)" for rate in ERROR_RATES]
     return table(heads, rows, num_left=1)
 
 
+def few() -> str:
+    """Every score of the answers that the costly rivals judged too."""
+    rows = []
+    for run in results():
+        if number := run["config"]["num_for_rivals"]:
+            found = run["metrics"]["scores"]
+            for name in sorted(found, key=lambda each: -found[each]["few"]["auroc"]):
+                rows.append(
+                    [run_title(run), name, f"{number}", f"{found[name]['few']['auroc']:.3f}"]
+                )
+    return table(["run", "score", "questions", "AUROC"], rows)
+
+
 def costs() -> str:
-    """What each score costs per question."""
+    """What each score costs per question, in the first run."""
+    metrics = results()[0]["metrics"]
+    kept = {**metrics["cost"], **metrics["rivals"]}
     rows = [
         [
-            f"{run_title(run)}: {name}",
+            name,
+            f"{found['passes']:.0f}" if "passes" in found else "",
             f"{found['tokens']:.0f}",
-            f"{found['passes']:.2f}",
             f"{found['seconds']:.2f}",
         ]
-        for run in results()
-        for name, found in run["metrics"]["cost"].items()
+        for name, found in kept.items()
+        if name not in LOG_PROBABILITIES
     ]
-    heads = ["per question", "tokens read", "calls of the network", "seconds of one core"]
+    heads = ["per question", "passes one by one", "tokens read", "seconds of one core"]
     return table(heads, rows, num_left=1)
 
 
@@ -119,8 +175,8 @@ def claims() -> str:
 
 def rendered() -> str:
     """The page with its tables made anew."""
-    makers = {each.__name__: each for each in (finding, deciles, noise, rivals, costs, claims)}
-    return pages.filled(PAGE, makers)
+    makers = (finding, deciles, noise, rivals, few, costs, claims)
+    return pages.filled(PAGE, {each.__name__: each for each in makers})
 
 
 if __name__ == "__main__":

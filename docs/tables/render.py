@@ -251,7 +251,7 @@ def quoted(page: str, heading: str) -> str:
     )
     if found is None:
         raise ValueError(f"{page} has no table or block below {heading!r}.")
-    return found[0].strip()
+    return re.sub(r"<!--.*?-->\n", "", found[0]).strip()
 
 
 TABLES = {

@@ -18,8 +18,7 @@ from regression import NAMES as REGRESSION_METHODS
 from regression import method_rows
 
 from secondguess.experiments.digits_of_pi.rankings import RIVALS
-from secondguess.experiments.facts.run import OURS
-from secondguess.experiments.facts.run import RIVALS as FACTS_RIVALS
+from secondguess.experiments.facts.run import LOG_PROBABILITIES, OURS
 from secondguess.experiments.regression.claims import relative_ece
 
 PAGE = "results.md"
@@ -163,7 +162,10 @@ def facts(preset: str) -> list[list[str]]:
 
     return [
         row(OURS, lambda scores, key: scores[OURS][key]),
-        *(row(name, lambda scores, key, name=name: scores[name][key]) for name in FACTS_RIVALS),
+        *(
+            row(name, lambda scores, key, name=name: scores[name][key])
+            for name in LOG_PROBABILITIES
+        ),
     ]
 
 

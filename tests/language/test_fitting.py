@@ -211,6 +211,11 @@ def test_prompts_read_once_give_the_loss_and_gradients_of_reading_each(
     assert [rows for rows, _ in widths] == [*rows_read, len(prompts)]
 
 
+def test_layers_of_an_adapter_need_an_adapter() -> None:
+    with pytest.raises(ValueError, match="without a lora_rank"):
+        fit(cheating_rows(8), (network_of("llama"), word_tokenizer(WORDS)), lora_layers=1)
+
+
 def test_fit_is_one_call_on_rows_or_a_file(tmp_path: Path) -> None:
     rows = cheating_rows(200)
     path = tmp_path / "rows.jsonl"

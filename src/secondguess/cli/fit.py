@@ -78,6 +78,10 @@ def fit(
         int | None,
         typer.Option(min=1, help="Train an adapter of this rank, not the whole model (PEFT)."),
     ] = None,
+    lora_layers: Annotated[
+        int | None,
+        typer.Option(help="Give the adapter to this many of the last layers only.", min=1),
+    ] = None,
     accumulation_steps: Annotated[
         int, typer.Option(min=1, help="Parts of a batch, one after the other, to save memory.")
     ] = 1,
@@ -147,6 +151,7 @@ def fit(
                 separator=separator,
                 batch_size=batch_size,
                 lora_rank=lora_rank,
+                lora_layers=lora_layers,
                 config=lambda one_pass: fitting.fine_tuning(steps or one_pass, **settings),
                 validation=validation_file or validation_share,
                 max_length=max_length,

@@ -241,6 +241,9 @@ def facts(
         LanguagePreset, typer.Option(help="quick: a tiny slice. cpu: hours, three seeds.")
     ] = LanguagePreset.quick,
     num_wordings: Annotated[int, typer.Option(help="Ways to word an answer: 3 or 12.")] = 3,
+    costly_rivals: Annotated[
+        bool, typer.Option(help="Ask rivals that need more draws or prompts too.")
+    ] = True,
     seed: Seed = 0,
     seeds: Seeds = None,
     out: Out = Path("out"),
@@ -249,7 +252,8 @@ def facts(
     """Facts that a pretrained language model was not asked in training: what it knows."""
     if num_wordings not in (3, 12):
         raise typer.BadParameter("expected 3 or 12.", param_hint="--num-wordings")
-    outcomes = _reproduce("facts", preset, seed, seeds, out, model=model, num_wordings=num_wordings)
+    options: Any = {"num_wordings": num_wordings, "costly_rivals": costly_rivals}
+    outcomes = _reproduce("facts", preset, seed, seeds, out, model=model, **options)
     conclude(outcomes, strict=strict)
 
 

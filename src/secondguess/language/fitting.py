@@ -165,6 +165,10 @@ def fit(
         log_dir: where trackers that write files put them.
         tell: called with a line about the rows before the training starts.
     """
+    if lora_layers is not None and lora_rank is None:
+        raise ValueError(
+            f"lora_layers is {lora_layers} without a lora_rank; give a rank to train an adapter."
+        )
     network, tokenizer = model if isinstance(model, tuple) else load_network(model)
     room = context_length(network.config)
     survey = Survey(

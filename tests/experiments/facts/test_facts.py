@@ -11,6 +11,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from secondguess.baselines.answers import RIVALS
+from secondguess.experiments.facts import asking
 from secondguess.experiments.facts import run as facts_run
 from secondguess.experiments.facts.cities import cities
 from secondguess.experiments.facts.evaluation import (
@@ -19,6 +21,7 @@ from secondguess.experiments.facts.evaluation import (
     wrong_among_trusted,
 )
 from secondguess.experiments.facts.questions import TWELVE_WORDINGS, Fact, Wordings, split
+from secondguess.experiments.facts.run import LOG_PROBABILITIES
 from secondguess.language.tokenizer import word_tokenizer
 
 
@@ -65,9 +68,12 @@ def test_a_run_ends_with_a_table_and_resumes(
     monkeypatch.setattr(facts_run.FactsConfig, "wordings", wordings)
     small = replace(
         facts_run.PRESETS["quick"], sizes=(64, 52, 52, 52), batch_size=8, learning_rate=0.01,
-        num_samples=6, lora_rank=2,
+        num_samples=6, num_for_rivals=30, lora_rank=2, lora_layers=None,
     )  # fmt: skip
     monkeypatch.setitem(facts_run.PRESETS, "quick", small)
+    # The others ask in words that the small model's tokenizer does not have.
+    speechless = {name: RIVALS[name] for name in (*LOG_PROBABILITIES, "semantic entropy")}
+    monkeypatch.setattr(asking, "RIVALS", speechless)
     words = {word for fact in facts for word in (*fact.prompt.split(), fact.answer, "yes")}
     tokenizer = word_tokenizer(sorted(words))
     torch.manual_seed(0)
@@ -86,7 +92,9 @@ def test_a_run_ends_with_a_table_and_resumes(
     table = result["metrics"]["scores"]
     assert {"semantic entropy", "total log-probability", facts_run.OURS} <= set(table)
     assert len(table[facts_run.OURS]["deciles"]) == 10
-    assert len(result["claims"]) == 4
+    assert len(result["claims"]) == 5
+    assert all("few" in table[name] for name in speechless)
+    assert result["metrics"]["rivals"]["semantic entropy"]["tokens"] > 0
     before = (directory / "arrays.npz").stat().st_size
     facts_run.run_facts(**options, facts=facts)
     assert (directory / "arrays.npz").stat().st_size == before

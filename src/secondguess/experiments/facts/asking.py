@@ -1,142 +1,196 @@
-"""Questions to a trained model: the answers that it draws, their scores, and what these cost.
+"""Questions to a trained model: the answer that it draws, and every score of this answer.
 
-One answer is drawn per question; arrays have one entry per question.
+The wordings of an answer are known here, so the probabilities of its meaning are sums over them
+(`score_listed`), and one draw per question is enough. Rivals that need more draws or prompts of
+their own have them on some of the questions. Arrays have one entry per question.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from secondguess._arrays import FloatArray
+from secondguess.baselines.answers import RIVALS, Asked
 from secondguess.experiments.facts.costs import tokens_read
-from secondguess.experiments.facts.questions import Fact
+from secondguess.experiments.facts.questions import Fact, Wordings
 from secondguess.experiments.runner import PartResult
-from secondguess.language.drawing import sample_firsts
+from secondguess.language.drawing import DrawnResponse, sample_firsts
+from secondguess.language.formatting import Response
 from secondguess.language.generation import sample
-from secondguess.language.meaning_functions import Meaning
-from secondguess.language.meanings import DrawnPairs, ScoredMeaning, draw_pairs, judge_pairs
+from secondguess.language.listed_wordings import (
+    ListedScores,
+    log_marginal_of_listed,
+    score_listed,
+)
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.scoring import ScoredResponse, Tokens, score_tokens, totals
+from secondguess.language.recalibration import SequenceRecalibration, fit_line
 
-BATCH_SIZE = 128
-TIMED = 24
+BATCH_SIZE = 64
+TIMED = 48
 """Questions, for the costs."""
-
-Worded = dict[tuple[Tokens, str], ScoredResponse]
-"""The wordings that were scored, by prompt and text."""
 
 
 def asked(
     model: PairLanguageModel,
     questions: Sequence[Fact],
-    meaning: Meaning,
+    wordings: Wordings,
+    rng: np.random.Generator,
+) -> PartResult:
+    """The answer drawn to each question, whether it is right, and its scores."""
+    drawn, texts = _drawn(model, questions, rng)
+    answers = [each.tokens for each in drawn]
+    meaning, wording = listed_scores(model, questions, answers, wordings)
+    right = [
+        wordings.meaning(text) == fact.answer for text, fact in zip(texts, questions, strict=True)
+    ]
+    arrays = {
+        "right": np.array(right),
+        "text": np.array(texts),
+        "meaning_log_marginal": meaning.log_marginal,
+        "meaning_log_self_conditional": meaning.log_self_conditional,
+        "wording_log_marginal": wording.log_marginal,
+        "wording_log_self_conditional": wording.log_self_conditional,
+        "num_tokens": np.array([len(each.tokens) for each in drawn]),
+    }
+    return PartResult(metrics={"share_right": float(np.mean(right))}, arrays=arrays)
+
+
+def _drawn(
+    model: PairLanguageModel, questions: Sequence[Fact], rng: np.random.Generator
+) -> tuple[list[DrawnResponse], list[str]]:
+    prompts = [fact.prompt for fact in questions]
+    drawn = sample_firsts(model, prompts, rng=rng, batch_size=BATCH_SIZE)
+    return drawn, [model.formatter.text(each.tokens) for each in drawn]
+
+
+def listed_scores(
+    model: PairLanguageModel,
+    questions: Sequence[Fact],
+    answers: Sequence[Response],
+    wordings: Wordings,
+) -> ListedScores:
+    """The scores of answers and of what they mean, in all wordings of ours and in their own."""
+    texts = [y if isinstance(y, str) else model.formatter.text(y) for y in answers]
+    listed = [
+        [answer, *wordings.of(wordings.meaning(text))]
+        for answer, text in zip(answers, texts, strict=True)
+    ]
+    prompts = [fact.prompt for fact in questions]
+    return score_listed(model, prompts, listed, drawn=answers, batch_size=BATCH_SIZE)
+
+
+def recalibration(
+    model: PairLanguageModel,
+    questions: Sequence[Fact],
+    wordings: Wordings,
+    rng: np.random.Generator,
+    *,
+    num_samples: int,
+) -> SequenceRecalibration:
+    """The two lines that held-out pairs ask for: `recalibrate`, with exact sums.
+
+    All draws for a question are compared with its one y1, which is less noisy than one draw is.
+    """
+    repeated = [fact for fact in questions for _ in range(num_samples)]
+    meanings = [wordings.meaning(text) for text in _drawn(model, repeated, rng)[1]]
+    drawn = list(zip(repeated, meanings, strict=True))
+    distinct = list(dict.fromkeys(drawn))
+    summed = log_marginal_of_listed(
+        model,
+        [fact.prompt for fact, _ in distinct],
+        [wordings.of(name) for _, name in distinct],
+        batch_size=BATCH_SIZE,
+    )
+    log_marginal = dict(zip(distinct, summed, strict=True))
+    guessed = [name == fact.answer for fact, name in drawn]
+    # All second answers mean what the first ones do, and half of the questions are enough for that.
+    some = questions[::2]
+    given = [row["responses"] for row in wordings.rows(some, rng)]
+    own = listed_scores(model, some, [y1 for y1, _ in given], wordings).meaning
+    same = [wordings.meaning(y1) == wordings.meaning(y2) for y1, y2 in given]
+    return SequenceRecalibration(
+        fit_line(
+            [log_marginal[each] for each in drawn],
+            np.array(guessed, dtype=np.float64),
+            np.full(len(drawn), 1 / num_samples),
+        ),
+        fit_line(own.log_self_conditional, np.array(same, dtype=np.float64)),
+        num_pairs=len(questions),
+        of_meanings=True,
+    )
+
+
+def rivals(
+    model: PairLanguageModel,
+    questions: Sequence[Fact],
+    texts: Sequence[str],
+    wordings: Wordings,
     rng: np.random.Generator,
     *,
     num_samples: int,
 ) -> PartResult:
-    """The answer drawn first to each question, whether it is right, and its scores."""
-    drawn, found, scored = judged_meanings(model, questions, meaning, rng, num_samples=num_samples)
-    given = [meanings[0] for meanings in found]
-    worded = [scored[each.prompt, answer.text] for each, answer in zip(drawn, given, strict=True)]
-    wording = totals(worded)
-    lengths = np.array([len(each.tokens) for each in worded])
-    arrays = {
-        "right": np.array(
-            [each.meaning == fact.answer for each, fact in zip(given, questions, strict=True)]
-        ),
-        "meaning_log_marginal": np.array([each.scores.log_marginal for each in given]),
-        "meaning_log_self_conditional": np.array(
-            [each.scores.log_self_conditional for each in given]
-        ),
-        "wording_log_marginal": wording.log_marginal,
-        "wording_log_self_conditional": wording.log_self_conditional,
-        "mean_log_probability": wording.log_marginal / lengths,
-        "semantic_entropy": np.array([_entropy(each, model, meaning) for each in drawn]),
-    }
-    return PartResult(metrics={"share_right": float(arrays["right"].mean())}, arrays=arrays)
-
-
-def judged_meanings(
-    model: PairLanguageModel,
-    questions: Sequence[Fact],
-    meaning: Meaning,
-    rng: np.random.Generator,
-    *,
-    num_samples: int,
-) -> tuple[list[DrawnPairs], list[list[ScoredMeaning]], Worded]:
-    """What was drawn for each question, the meaning drawn first, and the wordings it was given."""
-    text = model.formatter.text
-    drawn = draw_pairs(
-        model,
-        [fact.prompt for fact in questions],
-        meaning,
-        rng=rng,
-        num_samples=num_samples,
-        others=[()] * len(questions),
-        batch_size=BATCH_SIZE,
+    """Scores of the same answers by every rival, and what they cost per question."""
+    prompts = [fact.prompt for fact in questions]
+    draw = partial(sample_firsts, model, [p for p in prompts for _ in range(num_samples)])
+    drawn, drawing = _measured(model, len(prompts), lambda: draw(rng=rng, batch_size=BATCH_SIZE))
+    samples = [model.formatter.text(each.tokens) for each in drawn]
+    question_and_draws = Asked(
+        prompts,
+        texts,
+        [samples[start : start + num_samples] for start in range(0, len(samples), num_samples)],
+        wordings.meaning,
+        float(np.mean([len(each.tokens) for each in drawn])),
     )
-    worded: Worded = {}
-
-    def scored(items: list[tuple[Tokens, Tokens, Tokens]]) -> list[tuple[FloatArray, FloatArray]]:
-        results = score_tokens(model, items, batch_size=BATCH_SIZE)
-        for (prompt, one, two), result in zip(items, results, strict=True):
-            if one == two:
-                worded[prompt, text(one)] = ScoredResponse(one, text(one), *result)
-        return results
-
-    found = judge_pairs(drawn, meaning, model.formatter, scored, recalibration=None)
-    return drawn, found, worded
+    arrays: dict[str, FloatArray] = {}
+    metrics: dict[str, Any] = {}
+    for name, method in RIVALS.items():
+        found, cost = _measured(model, len(prompts), lambda f=method: f(model, question_and_draws))
+        if name in NEED_DRAWS:
+            cost = {key: cost[key] + drawing[key] for key in cost}
+        arrays[name] = found.values
+        metrics[name] = {**cost, "passes": found.passes}
+    return PartResult(metrics=metrics, arrays=arrays)
 
 
-def _entropy(drawn: DrawnPairs, model: PairLanguageModel, meaning: Meaning) -> float:
-    """Of the shares of the draws that the meanings have (Kuhn et al. 2023, discrete form)."""
-    meanings = [meaning(model.formatter.text(one)) for one, _ in drawn.pairs]
-    shares = np.array([*Counter(meanings).values()]) / len(meanings)
-    return float(-np.sum(shares * np.log(shares)))
+NEED_DRAWS = ("semantic entropy", "mutual information of iterated prompts")
+
+
+def _measured(
+    model: PairLanguageModel, num_questions: int, compute: Callable[[], Any]
+) -> tuple[Any, dict[str, float]]:
+    """What a call gives, and its tokens and seconds of processor time per question."""
+    with tokens_read(model.network) as read:
+        start = time.process_time()
+        found = compute()
+        seconds = time.process_time() - start
+    return found, {"tokens": read.tokens / num_questions, "seconds": seconds / num_questions}
 
 
 def costs(
-    model: PairLanguageModel,
-    questions: Sequence[Fact],
-    meaning: Meaning,
-    *,
-    num_samples: int,
-    seed: int,
+    model: PairLanguageModel, questions: Sequence[Fact], wordings: Wordings, *, seed: int
 ) -> PartResult:
-    """What each score costs per question: tokens read by the network, and seconds."""
+    """What an answer and our scores of it cost per question."""
     some = questions[:TIMED]
     prompts = [fact.prompt for fact in some]
+
+    def meaning(rng: np.random.Generator) -> object:
+        return listed_scores(model, some, _drawn(model, some, rng)[1], wordings)
+
+    def wording(rng: np.random.Generator) -> object:
+        return sample(model, prompts, rng=rng, batch_size=BATCH_SIZE)
+
     ways: dict[str, Callable[[np.random.Generator], object]] = {
-        "an answer alone, and its log-probability": lambda rng: sample_firsts(
-            model, prompts, rng=rng, batch_size=BATCH_SIZE
-        ),
-        "confidence of the wording": lambda rng: sample(
-            model, prompts, rng=rng, batch_size=BATCH_SIZE
-        ),
-        "semantic entropy": lambda rng: sample_firsts(
-            model,
-            [prompt for prompt in prompts for _ in range(num_samples)],
-            rng=rng,
-            batch_size=BATCH_SIZE,
-        ),
-        "confidence of the meaning": lambda rng: judged_meanings(
-            model, some, meaning, rng, num_samples=num_samples
-        ),
+        "an answer alone, and its log-probability": lambda rng: _drawn(model, some, rng),
+        "confidence of the wording": wording,
+        "confidence of the meaning": meaning,
     }
     metrics: dict[str, Any] = {}
     for name, compute in ways.items():
-        with tokens_read(model.network) as read:
-            start = time.process_time()
-            compute(np.random.default_rng([seed, 4]))
-            seconds = time.process_time() - start
-        metrics[name] = {
-            "tokens": read.tokens / len(some),
-            "passes": read.passes / len(some),
-            "seconds": seconds / len(some),
-        }
+        rng = np.random.default_rng([seed, 4])
+        _, metrics[name] = _measured(model, len(some), partial(compute, rng))
     return PartResult(metrics=metrics)

@@ -63,6 +63,14 @@ class Wordings:
                 return found[1].strip()
         return text
 
+    def of(self, answer: str) -> list[str]:
+        """Every way to word an answer.
+
+        >>> Wordings(THREE_WORDINGS).of("France")
+        [' France', ' It is in France.', ' The answer is France.']
+        """
+        return [template.format(answer) for template in self.templates]
+
     def rows(self, facts: Sequence[Fact], rng: np.random.Generator) -> list[dict[str, Any]]:
         """One row per fact, with two independent wordings of its answer.
 

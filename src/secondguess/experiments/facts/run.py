@@ -16,9 +16,14 @@ from typing import Any
 import numpy as np
 
 from secondguess._arrays import FloatArray
-from secondguess.experiments.facts.asking import BATCH_SIZE, asked, costs
+from secondguess.experiments.facts.asking import asked, costs, recalibration, rivals
 from secondguess.experiments.facts.cities import cities
-from secondguess.experiments.facts.evaluation import deciles, judged
+from secondguess.experiments.facts.evaluation import (
+    area_under_curve,
+    deciles,
+    judged,
+    wrong_among_trusted,
+)
 from secondguess.experiments.facts.questions import (
     THREE_WORDINGS,
     TWELVE_WORDINGS,
@@ -30,7 +35,6 @@ from secondguess.experiments.facts.questions import (
 from secondguess.experiments.runner import Claim, Part, PartResult, check_known, run_experiment
 from secondguess.language.fitting import fine_tuning, fit
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.recalibrating import recalibrate
 from secondguess.language.recalibration import LogitLine, SequenceRecalibration
 from secondguess.language.scoring import chunks
 from secondguess.theory.records import SelfCheatScores
@@ -45,19 +49,23 @@ class FactsConfig:
         sizes: questions to train on, to recalibrate on, to mark, and to test on.
         num_wordings: three or twelve ways to word an answer.
         lora_rank: of the adapter.
+        lora_layers: how many of the last layers it is for.
         learning_rate: the highest one.
         batch_size: pairs per step; training is one pass.
-        num_samples: pairs drawn per question.
+        num_samples: answers drawn per question, for rivals that need them.
+        num_for_rivals: test questions that the costly rivals are asked about; 0 to leave them out.
         seed: of the questions, the wordings, the training and the draws.
     """
 
     model: str = ""
-    sizes: tuple[int, int, int, int] = (4160, 300, 300, 1000)
+    sizes: tuple[int, int, int, int] = (3600, 400, 500, 1500)
     num_wordings: int = 3
     lora_rank: int = 16
+    lora_layers: int | None = 15
     learning_rate: float = 1e-3
-    batch_size: int = 32
+    batch_size: int = 8
     num_samples: int = 10
+    num_for_rivals: int = 80
     seed: int = 0
 
     @property
@@ -67,14 +75,16 @@ class FactsConfig:
 
 
 PRESETS = {
-    "quick": FactsConfig(sizes=(320, 60, 60, 60), batch_size=16, num_samples=4),
+    "quick": FactsConfig(sizes=(320, 60, 60, 60), num_samples=4, num_for_rivals=20),
     "cpu": FactsConfig(),
 }
 EXPERIMENT = "facts"
 OURS = "confidence of the meaning, recalibrated"
-FOLDED = f"{OURS}, 1/C for C above 1"
-RIVALS = ("total log-probability", "mean log-probability", "semantic entropy")
+CONFIDENCES = (OURS, "confidence of the meaning", "confidence of the wording")
+LOG_PROBABILITIES = ("total log-probability", "mean log-probability")
+"""Rivals that cost nothing, and are asked about all questions."""
 ASKED_AT_ONCE = 250
+DRAWS_TO_RECALIBRATE = 3
 
 
 def run_facts(
@@ -84,6 +94,7 @@ def run_facts(
     seed: int = 0,
     model: str,
     num_wordings: int = 3,
+    costly_rivals: bool = True,
     facts: Sequence[Fact] | None = None,
 ) -> Path:
     """Run or resume one seed, and return the directory of its results.
@@ -94,10 +105,13 @@ def run_facts(
         seed: of this run.
         model: the pretrained model.
         num_wordings: three or twelve; the latter is an experiment of its own name.
+        costly_rivals: whether rivals that need more draws or prompts of their own are asked.
         facts: questions with their answers; cities if None.
     """
     check_known("preset", [preset], PRESETS)
     config = replace(PRESETS[preset], model=model, num_wordings=num_wordings, seed=seed)
+    if not costly_rivals:
+        config = replace(config, num_for_rivals=0)
     parts = split(cities() if facts is None else facts, config.sizes, seed=seed)
     return run_experiment(
         experiment=EXPERIMENT if num_wordings == 3 else f"{EXPERIMENT}-{num_wordings}-wordings",
@@ -112,20 +126,27 @@ def run_facts(
 
 
 def _parts(config: FactsConfig, facts: Split) -> list[Part]:
-    depends, meaning = asdict(config), config.wordings.meaning
-    training = {key: depends[key] for key in depends if key != "num_samples"}
+    depends, wordings = asdict(config), config.wordings
+    later = ("num_samples", "num_for_rivals", "sizes")
+    training = {key: depends[key] for key in depends if key not in later}
+    training["num_training"] = config.sizes[0]
 
-    def part(name: str, compute: Any, effort: float) -> Part:
-        settings = training if name == "training" else depends
+    # More test questions, or rivals, are further parts: those that are finished stay.
+    asking = {**training, "sizes": config.sizes[:3]}
+    rivals_of = {**asking, **{key: depends[key] for key in ("num_samples", "num_for_rivals")}}
+
+    def part(name: str, compute: Any, effort: float, settings: Any = asking) -> Part:
         return Part(name=name, config=settings, compute=compute, effort=effort)
 
+    def rng_of(*stream: int) -> np.random.Generator:
+        return np.random.default_rng([config.seed, *stream])
+
     def train(directory: Path, _: Mapping[str, PartResult]) -> PartResult:
-        if (directory / "model").exists():
-            return PartResult()
         fitted = fit(
-            config.wordings.rows(facts.training, np.random.default_rng([config.seed, 1, 0])),
+            wordings.rows(facts.training, rng_of(1, 0)),
             config.model,
             lora_rank=config.lora_rank,
+            lora_layers=config.lora_layers,
             batch_size=config.batch_size,
             config=lambda one_pass: fine_tuning(
                 one_pass, learning_rate=config.learning_rate, seed=config.seed
@@ -137,42 +158,51 @@ def _parts(config: FactsConfig, facts: Split) -> list[Part]:
         return PartResult(arrays={"losses": fitted.history.losses})
 
     def correct(directory: Path, _: Mapping[str, PartResult]) -> PartResult:
-        rows = config.wordings.rows(facts.recalibration, np.random.default_rng([config.seed, 1, 1]))
-        better = recalibrate(
-            _trained(directory),
-            rows,
-            rng=np.random.default_rng([config.seed, 2]),
-            meaning=meaning,
-            num_samples=config.num_samples,
-            batch_size=BATCH_SIZE,
+        model = _trained(directory)
+        found = recalibration(
+            model,
+            facts.recalibration,
+            wordings,
+            rng_of(2),
+            num_samples=DRAWS_TO_RECALIBRATE,
         )
-        better.save(directory / "model")
-        assert better.recalibration is not None
-        return PartResult(metrics=asdict(better.recalibration))
+        replace(model, recalibration=found).save(directory / "model")
+        return PartResult(metrics=asdict(found))
 
-    def timed(directory: Path, _: Mapping[str, PartResult]) -> PartResult:
-        options: Any = {"num_samples": config.num_samples, "seed": config.seed}
-        return costs(_trained(directory), facts.test, meaning, **options)
+    def compare(directory: Path, done: Mapping[str, PartResult]) -> PartResult:
+        some = facts.test[: config.num_for_rivals]
+        texts = [str(text) for text in _joined(done, "test")["text"][: len(some)]]
+        options: Any = {"num_samples": config.num_samples}
+        return rivals(_trained(directory), some, texts, wordings, rng_of(5), **options)
 
     def pieces(name: str, questions: Sequence[Fact], stream: int) -> list[Part]:
         """In pieces, each of which is a part to resume at."""
 
         def ask(directory: Path, some: Sequence[Fact], piece: int) -> PartResult:
-            rng = np.random.default_rng([config.seed, 3, stream, piece])
-            return asked(_trained(directory), some, meaning, rng, num_samples=config.num_samples)
+            return asked(_trained(directory), some, wordings, rng_of(3, stream, piece))
 
         return [
-            part(f"{name}-{piece}", lambda directory, _, a=(some, piece): ask(directory, *a), 0.3)
+            part(
+                f"{name}-{piece}",
+                lambda directory, _, a=(some, piece): ask(directory, *a),
+                0.3,
+                {**asking, "num_questions": len(some)},
+            )
             for piece, some in enumerate(chunks(questions, ASKED_AT_ONCE))
         ]
 
     return [
-        part("training", train, 10.0),
+        part("training", train, 10.0, training),
         part("recalibration", correct, 1.0),
         *pieces("marked", facts.labelled, 0),
         *pieces("test", facts.test, 1),
-        part("cost", timed, 0.2),
-        part("scores", lambda _, done: _table(done), 0.1),
+        part(
+            "cost",
+            lambda directory, _: costs(_trained(directory), facts.test, wordings, seed=config.seed),
+            0.2,
+        ),
+        *([part("rivals", compare, 1.0, rivals_of)] if config.num_for_rivals else []),
+        part("scores", lambda _, done: _table(done), 0.1, depends),
     ]
 
 
@@ -197,16 +227,13 @@ def _scores_of(arrays: Mapping[str, np.ndarray], lines: Mapping[str, Any]) -> di
     wording = SelfCheatScores(
         arrays["wording_log_marginal"], arrays["wording_log_self_conditional"]
     )
-    corrected = correct(meaning)
     return {
-        OURS: corrected.epistemic_confidence,
-        FOLDED: 1 - corrected.confidence_gap("reciprocal"),
+        OURS: correct(meaning).epistemic_confidence,
         "confidence of the meaning": meaning.epistemic_confidence,
         "confidence of the wording": wording.epistemic_confidence,
         "confidence gap of the wording": -wording.confidence_gap(),
         "total log-probability": wording.log_marginal,
-        "mean log-probability": arrays["mean_log_probability"],
-        "semantic entropy": -arrays["semantic_entropy"],
+        "mean log-probability": wording.log_marginal / arrays["num_tokens"],
     }
 
 
@@ -225,8 +252,16 @@ def _table(done: Mapping[str, PartResult]) -> PartResult:
         name: judged(values, right, marked_scores[name], marked_right)
         for name, values in scores.items()
     }
-    for name in (OURS, FOLDED, "confidence of the meaning", "confidence of the wording"):
+    for name in CONFIDENCES:
         metrics[name]["deciles"] = deciles(scores[name], right)
+    if "rivals" in done:
+        costly = done["rivals"].arrays
+        few = len(costly["semantic entropy"])
+        for name, values in (costly | {key: each[:few] for key, each in scores.items()}).items():
+            metrics.setdefault(name, {})["few"] = {
+                "auroc": area_under_curve(values, right[:few]),
+                "wrong_among_trusted": wrong_among_trusted(values, right[:few]),
+            }
     return PartResult(metrics=metrics)
 
 
@@ -234,7 +269,7 @@ def _claims(done: Mapping[str, PartResult]) -> list[Claim]:
     table = done["scores"].metrics
     ours = table[OURS]
     largest = max(abs(confidence - share) for confidence, share in ours["deciles"])
-    return [
+    claims = [
         Claim.at_most(
             f"{OURS}: largest difference from the share right, by deciles", largest, 0.05
         ),
@@ -243,8 +278,18 @@ def _claims(done: Mapping[str, PartResult]) -> list[Claim]:
         ),
         Claim.at_least(f"{OURS}: AUROC", ours["auroc"], 0.94),
         Claim.at_least(
-            f"{OURS}: AUROC, against the best rival",
+            f"{OURS}: AUROC, against the better log-probability",
             ours["auroc"],
-            max(table[name]["auroc"] for name in RIVALS),
+            max(table[name]["auroc"] for name in LOG_PROBABILITIES),
         ),
     ]
+    if "rivals" in done:
+        costly = [name for name in done["rivals"].arrays if name not in LOG_PROBABILITIES]
+        claims.append(
+            Claim.at_least(
+                f"{OURS}: AUROC on the first questions, against the best costly rival",
+                ours["few"]["auroc"],
+                max(table[name]["few"]["auroc"] for name in costly),
+            )
+        )
+    return claims
