@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from cifar10h_sngp import NUM_PRETRAINING, PROTOCOL, frozen_original, kept_recipe, longer
-from pages import keep
+from cifar10h_sngp import PROTOCOL, frozen_original, keep_rows, kept_recipe, longer
 from torch import nn
 
 from secondguess.experiments.cifar10h.evaluation import measure
@@ -60,7 +58,6 @@ def measured(task: Task, prior_scale: float, recipe: Recipe, seed: int) -> dict[
 
 def main(folder: Path) -> None:
     """Train and measure all rows."""
-    start = time.process_time()
     task = frozen_original(folder)
     recipe = kept_recipe("epinet")
     settings = {
@@ -70,13 +67,11 @@ def main(folder: Path) -> None:
         "prior of weight 1": (1.0, recipe),
         "prior of weight 0.25": (0.25, recipe),
     }
-    rows = {}
-    for title, (prior_scale, used) in settings.items():
-        found = [measured(task, prior_scale, used, seed) for seed in SEEDS]
-        rows[title] = {key: [round(each[key], 6) for each in found] for key in found[0]}
-        print(title, {key: rows[title][key] for key in ("mean_variance", "grouping_error", "kl")})
-    record = {"num_pretraining": NUM_PRETRAINING, "seeds": SEEDS, "methods": rows}
-    keep("cifar10h-epinet", command=COMMAND, seconds=time.process_time() - start, rows=record)
+    measures = {
+        title: partial(measured, task, prior_scale, used)
+        for title, (prior_scale, used) in settings.items()
+    }
+    keep_rows("cifar10h-epinet", COMMAND, SEEDS, measures)
 
 
 if __name__ == "__main__":

@@ -180,6 +180,7 @@ def experiments() -> str:
         *frozen_lake("quick"),
         *frozen_lake("cpu"),
         *cifar10h("cpu"),
+        *cifar10h("cpu-pixels"),
         *facts("cpu"),
     ]
     return table(["experiment: method", "preset", "seeds", "measure", "result"], rows, num_left=2)
