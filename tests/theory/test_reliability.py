@@ -163,7 +163,7 @@ def test_a_guess_can_be_calibrated_where_the_other_classes_are_not():
     ("call", "message"),
     [
         (
-            lambda: sg.top_label_event(sg.Prediction([0.5], [0.1]), [[1, 1]]),
+            lambda: sg.top_label_event(sg.Prediction(np.array([0.5]), np.array([0.1])), [[1, 1]]),
             "has no class to choose",
         ),
         (lambda: sg.reliability_bins([], []), "predicted is empty"),
