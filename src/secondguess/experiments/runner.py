@@ -243,7 +243,7 @@ def _do(
                 with one_thread():
                     found = _compute(part, part_directory, done)
                 _write_part(part_directory, part, found)
-    else:
+    elif _only.get() is None:  # else the process of the whole run says so
         report(f"{part.name} is finished")
     done[part.name] = found
     return True

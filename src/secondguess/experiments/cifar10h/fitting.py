@@ -253,7 +253,7 @@ def chosen_stage(params: Mapping[str, Any], **changes: Any) -> Stage:
     >>> params = {"learning_rate": 1e-3, "num_steps": 50, "strong_decay": True}
     >>> params |= {"strong_weight_decay": 0.3, "weak_weight_decay": 1e-5}
     >>> chosen_stage(params, num_steps=200)
-    Stage(num_steps=200, learning_rate=0.001, weight_decay=0.3)
+    Stage(num_steps=200, learning_rate=0.001, weight_decay=0.3, matrix_learning_rate=None)
     """
     decay = params["strong_weight_decay" if params["strong_decay"] else "weak_weight_decay"]
     fields = {"num_steps": params["num_steps"], "learning_rate": params["learning_rate"]}
