@@ -4,13 +4,11 @@
 
 `cifar10h-cpu.json` and `cifar10h-cpu-pixels.json` are the `seed-all/result.json` of `secondguess
 reproduce cifar10h --preset cpu` and `--preset cpu-pixels`; `cifar10h-cost.json` is written by
-`docs/tables/cifar10h_cost.py`, and `cifar10h-sngp.json` and `cifar10h-epinet.json` by the scripts
-of the same names.
+`docs/tables/cifar10h_cost.py`.
 """
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Any
 
@@ -26,7 +24,7 @@ results = partial(pages.results, "cifar10h")
 
 def result(name: str) -> dict[str, Any]:
     """A committed measurement."""
-    return json.loads((DOCS / "results" / f"cifar10h-{name}.json").read_text())
+    return pages.kept(f"cifar10h-{name}")
 
 
 def setting(preset: str) -> str:
@@ -137,15 +135,7 @@ def minutes() -> str:
     return pages.table(["epoch", *heads], [*rows, ["fine-tuned, test images", *final]], num_left=1)
 
 
-_MEASURES = {
-    "relative_ece": "ECE-2 over grouping error",
-    "second_order_ece": "ECE-2",
-    "mean_variance": "E[v]",
-    "grouping_error": "E[(p̂-p)²]",
-    "first_order_ece": "ECE-1",
-    "accuracy": "Acc",
-    "kl": "KL",
-}
+_MEASURES = {"relative_ece": "ECE-2 over grouping error", **tables.HEADINGS}
 
 
 def published(name: str) -> dict[str, float | None]:
@@ -190,7 +180,7 @@ def pixels() -> str:
 
 
 def order() -> str:
-    """The three methods, best first, by each measure."""
+    """The methods of both runs and the paper, best first, by each measure."""
     by_method = {name: found for name, found in original_rows().items() if "the paper's" in found}
     places = ("pixels", "frozen features", "the paper's")
     rows = []
@@ -204,23 +194,6 @@ def order() -> str:
             cells.append(", ".join(best_first))
         rows.append([_MEASURES[key], *cells])
     return pages.table(["best first by", *places], rows, num_left=4)
-
-
-def sngp() -> str:
-    """What makes Cheat SNGP worse than Cheat NN on frozen features."""
-    found = result("sngp")["rows"]["methods"]
-    forms = {
-        "relative_ece": ("ECE-2 over grouping error", "{:.1%}"),
-        "kl": ("KL", "{:.4f}"),
-        "accuracy": ("Acc", "{:.1f}"),
-        "pretrained_kl": ("KL of validation images before fine-tuning", "{:.4f}"),
-        "largest_norm": ("largest spectral norm, unbounded", "{:.1f}"),
-    }
-    rows = [
-        [title, *(pages.mean_and_error(row[key], form) for key, (_, form) in forms.items())]
-        for title, row in found.items()
-    ]
-    return pages.table(["network", *(head for head, _ in forms.values())], rows, num_left=1)
 
 
 def cost() -> str:
@@ -247,20 +220,6 @@ def cost() -> str:
     )
 
 
-def epinet() -> str:
-    """Whether longer training or a weaker prior brings the epinet's variance down."""
-    heads = {"mean_variance": "E[v]", "grouping_error": "E[(p̂-p)²]", "kl": "KL"}
-    rows = [
-        [
-            title,
-            *(pages.mean_and_error(row[key], "{:.3f}") for key in heads),
-            f"{np.mean(row['mean_variance']) / np.mean(row['grouping_error']):.2f}",
-        ]
-        for title, row in result("epinet")["rows"]["methods"].items()
-    ]
-    return pages.table(["epinet", *heads.values(), "E[v] / E[(p̂-p)²]"], rows, num_left=1)
-
-
 TABLES = {
     "setting": lambda: setting("cpu"),
     "finding": finding,
@@ -273,8 +232,6 @@ TABLES = {
     "pixels-minutes": minutes,
     "pixels-order": order,
     "pixels-claims": lambda: claims("cpu-pixels"),
-    "sngp": sngp,
-    "epinet": epinet,
     "cost": cost,
 }
 

@@ -8,29 +8,18 @@ The results come from `intervals_from_counts.py`, `counts_auto.py`, `counts_limi
 
 from __future__ import annotations
 
-import json
 from statistics import stdev
 from typing import Any
 
-from pages import DOCS, filled, table
+from pages import DOCS, filled, kept, table, with_command
 
 PAGE = "intervals-from-counts.md"
 PICTURE = DOCS / "pictures" / "intervals-from-counts-plan.png"
 
 
-def result(name: str) -> dict[str, Any]:
-    """A measurement."""
-    return json.loads((DOCS / "results" / f"{name}.json").read_text())
-
-
-def measured(body: str, record: dict[str, Any]) -> str:
-    """A table with its command."""
-    return f"{body}\n\nMeasured by `{record['command']}`."
-
-
 def failures() -> str:
     """The worst cell of every world, and how many cells there are."""
-    record = result("intervals-from-counts-failures")
+    record = kept("intervals-from-counts-failures")
     rows = []
     for name in dict.fromkeys(row["world"] for row in record["rows"]):
         for family in ("symmetric", "beta"):
@@ -49,12 +38,12 @@ def failures() -> str:
                 ]
             )
     heads = ["world", "family", "cells", "all fail", "worst fails", "responses there", "rows there"]
-    return measured(table(heads, rows), record)
+    return with_command(table(heads, rows), record)
 
 
 def widths() -> str:
     """Counts, pairs, auto, oracle."""
-    record = result("intervals-from-counts-widths")
+    record = kept("intervals-from-counts-widths")
     rows = []
     for row in record["rows"]:
         for miss_rate, cells in row["miss_rates"].items():
@@ -89,12 +78,12 @@ def widths() -> str:
         "auto / pairs",
         "held by auto",
     ]
-    return measured(table(heads, rows), record)
+    return with_command(table(heads, rows), record)
 
 
 def limits() -> str:
     """Widths that unlimited rows would certify, for the simulated predictor."""
-    record = result("intervals-from-counts-limits")
+    record = kept("intervals-from-counts-limits")
     rows = [
         [
             f"{row['num_responses']:,}",
@@ -107,12 +96,12 @@ def limits() -> str:
         for row in record["rows"]["limits"]
     ]
     heads = ["responses", "pairs", "counts", "counts / pairs", "oracle", "oracle / pairs"]
-    return measured(table(heads, rows, num_left=0), record)
+    return with_command(table(heads, rows, num_left=0), record)
 
 
 def moments() -> str:
     """Even moments against counts."""
-    record = result("intervals-from-counts-limits")
+    record = kept("intervals-from-counts-limits")
     orders = record["rows"]["moments"][0]["moments"]
     rows = [
         [
@@ -124,19 +113,19 @@ def moments() -> str:
         for row in record["rows"]["moments"]
     ]
     heads = ["responses", "rows", *(f"moment of order {order}" for order in orders), "counts"]
-    return measured(table(heads, rows, num_left=0), record)
+    return with_command(table(heads, rows, num_left=0), record)
 
 
 def planning() -> str:
     """Rows by responses."""
-    record = result("intervals-from-counts-planning")
+    record = kept("intervals-from-counts-planning")
     responses = sorted({row["num_responses"] for row in record["rows"]})
     rows = [
         [f"{size:,}", *(planned(plan(record, size, k)) for k in responses)]
         for size in sorted({row["num_rows"] for row in record["rows"]})
     ]
     heads = ["rows", *(f"{k} responses" for k in responses)]
-    return measured(table(heads, rows, num_left=1), record)
+    return with_command(table(heads, rows, num_left=1), record)
 
 
 def planned(cell: dict[str, Any]) -> str:
@@ -155,7 +144,7 @@ def plan(record: dict[str, Any], size: int, responses: int) -> dict[str, Any]:
 
 def cost() -> str:
     """Streams against Algorithm 1, in time and memory."""
-    record = result("counts-cost")
+    record = kept("counts-cost")
     rows = [
         [
             row["method"],
@@ -170,12 +159,12 @@ def cost() -> str:
     ]
     heads = ["method", "rows", "responses", "seconds", "ratio to pairs", "MB"]
     heads.append("MB for a quarter of the rows")
-    return measured(table(heads, rows, num_left=1), record)
+    return with_command(table(heads, rows, num_left=1), record)
 
 
 def whole() -> str:
     """The whole of it, the choice included, against the whole of Algorithm 1."""
-    record = result("counts-cost")
+    record = kept("counts-cost")
     rows = [
         [
             row["method"],
@@ -187,12 +176,12 @@ def whole() -> str:
         for row in record["end_to_end"]
     ]
     heads = ["call", "rows", "responses", "seconds", "ratio to `calibrate`"]
-    return measured(table(heads, rows, num_left=1), record)
+    return with_command(table(heads, rows, num_left=1), record)
 
 
 def steps() -> str:
     """A training step of each loss against the pair loss."""
-    record = result("counts-cost")
+    record = kept("counts-cost")
     rows = [
         [
             f"`{row['loss']}`",
@@ -203,12 +192,12 @@ def steps() -> str:
         for row in record["steps"]
     ]
     heads = ["loss", "responses", "milliseconds", "ratio to `pair`"]
-    return measured(table(heads, rows, num_left=1), record)
+    return with_command(table(heads, rows, num_left=1), record)
 
 
 def auto() -> str:
     """Auto against both on fresh worlds, and how often the whole fails."""
-    record = result("intervals-from-counts-auto")
+    record = kept("intervals-from-counts-auto")
     rows = []
     for row in record["rows"]:
         if "widths" not in row:
@@ -235,12 +224,12 @@ def auto() -> str:
         for row in record["rows"]
         if "failures" in row
     ]
-    return measured(table(heads, rows, num_left=1) + "\n\n" + "\n".join(failed), record)
+    return with_command(table(heads, rows, num_left=1) + "\n\n" + "\n".join(failed), record)
 
 
 def snapshots() -> str:
     """What more responses per training row buy, after recalibration; means and spreads of seeds."""
-    record = result("snapshots")
+    record = kept("snapshots")
     rows = []
     for (data, k, loss), cells in _cells(record).items():
         found = [cell["recalibrated"] for cell in cells]
@@ -262,12 +251,12 @@ def snapshots() -> str:
         )
     heads = ["data", "k", "loss", "log-likelihood", "ECE-2 (floor)", "order-k error (floor)"]
     heads += ["certified width", "quantile width", "held by quantiles"]
-    return measured(table(heads, rows, num_left=3), record)
+    return with_command(table(heads, rows, num_left=3), record)
 
 
 def recalibration() -> str:
     """The same networks before and after recalibration on held-out rows."""
-    record = result("snapshots")
+    record = kept("snapshots")
     rows = []
     for (data, k, loss), cells in _cells(record).items():
         if loss != "snapshot":
@@ -282,7 +271,7 @@ def recalibration() -> str:
             line.append(f"{values[0]:.3f}, {values[1]:.3f}")
         rows.append(line)
     heads = ["data", "k", "log-likelihood", "ECE-2", "order-k error", "held by quantiles"]
-    return measured(table(heads, rows, num_left=2), record)
+    return with_command(table(heads, rows, num_left=2), record)
 
 
 def _cells(record: dict[str, Any]) -> dict[tuple[str, int, str], list[dict[str, Any]]]:
@@ -319,7 +308,7 @@ def draw() -> None:
     """The plan as a picture: one line per number of responses."""
     import matplotlib.pyplot as plt
 
-    record = result("intervals-from-counts-planning")
+    record = kept("intervals-from-counts-planning")
     sizes = sorted({row["num_rows"] for row in record["rows"]})
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     for k in sorted({row["num_responses"] for row in record["rows"]}):

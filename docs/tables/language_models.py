@@ -5,23 +5,15 @@ python docs/tables/language_models.py
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pages
-from pages import DOCS, table
+from pages import DOCS, kept, table, with_command
 
 PAGE = "language-models.md"
 
 
-def measured(name: str) -> dict[str, Any]:
-    """What a benchmark wrote."""
-    return json.loads((DOCS / "results" / f"{name}.json").read_text())
-
-
 def thresholds() -> str:
     """Guaranteed thresholds beside MAPIE's: one row per kind of errors, size and rule."""
-    record = measured("guaranteed-thresholds")
+    record = kept("guaranteed-thresholds")
     rows = [
         [
             row["world"],
@@ -34,12 +26,12 @@ def thresholds() -> str:
         for row in record["rows"]
     ]
     heads = ["errors", "rule", "marked", "fails", "answered", "answerable"]
-    return f"{table(heads, rows)}\n\nMeasured by `{record['command']}`."
+    return with_command(table(heads, rows), record)
 
 
 def adapters() -> str:
     """A training step of an adapter beside one of all weights."""
-    record = measured("adapters")
+    record = kept("adapters")
     whole = record["rows"][0]
     rows = [
         [

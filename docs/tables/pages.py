@@ -35,6 +35,16 @@ def keep(name: str, *, command: str, seconds: float, rows: Any) -> None:
     print(f"wrote {path}")
 
 
+def kept(name: str) -> dict[str, Any]:
+    """What a script or benchmark has measured and written to docs/results."""
+    return json.loads((DOCS / "results" / f"{name}.json").read_text())
+
+
+def with_command(body: str, record: Mapping[str, Any]) -> str:
+    """A table with the command that measured it."""
+    return f"{body}\n\nMeasured by `{record['command']}`."
+
+
 def run_title(run: Mapping[str, Any]) -> str:
     """Which run a row speaks of."""
     return f"{run['preset']}, seed {run['seed']}"

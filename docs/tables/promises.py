@@ -8,28 +8,22 @@ They are made from what `benchmarks/files_limits.py`, `tests/fuzz/cases.py` and
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pages
-from pages import DOCS
+from pages import DOCS, kept
 
 PAGE = "promises.md"
 
 
 def results() -> list[dict[str, Any]]:
     """The committed measurements."""
-    return [result("files-limits"), result("fuzz"), result("accidents")]
-
-
-def result(name: str) -> dict[str, Any]:
-    """A measurement."""
-    return json.loads((DOCS / "results" / f"{name}.json").read_text())
+    return [kept("files-limits"), kept("fuzz"), kept("accidents")]
 
 
 def limits() -> str:
     """Peak memory."""
-    record = result("files-limits")
+    record = kept("files-limits")
     rows = [[name, str(size)] for name, size in record["megabytes"].items()]
     heads = ["input", "MB at most"]
     return f"{pages.table(heads, rows, num_left=1)}\n\nMeasured by `{record['command']}`."
@@ -37,7 +31,7 @@ def limits() -> str:
 
 def fuzz() -> str:
     """How cases end, by class, before and now."""
-    record = result("fuzz")
+    record = kept("fuzz")
     counts: dict[str, list[int]] = {}
     for place, version in enumerate(("before", "now")):
         for how, count in record[version].items():
@@ -49,7 +43,7 @@ def fuzz() -> str:
 
 def accidents(kind: str, heads: list[str]) -> str:
     """How accidents of a kind ended, by what they happened to."""
-    counts = result("accidents")["counts"][kind]
+    counts = kept("accidents")["counts"][kind]
     rows = [[name, *(f"{found[head]:,}" for head in heads)] for name, found in counts.items()]
     return pages.table([f"{kind} of", *heads], rows, num_left=1)
 
@@ -69,7 +63,7 @@ def kills() -> str:
 def writers() -> str:
     """Two writers of one output."""
     heads = ["pairs", "one works, one is told", "one after the other", "anything else"]
-    command = result("accidents")["command"]
+    command = kept("accidents")["command"]
     return f"{accidents('pairs', [*heads, 'whole outputs'])}\n\nMeasured by `{command}`."
 
 

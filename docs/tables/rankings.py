@@ -10,7 +10,6 @@ writes the page.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,7 @@ def measure(name: str, folder: Path, seed: int) -> dict[str, Any]:
 
 def measured() -> list[dict[str, Any]]:
     """One record for each data set and seed."""
-    return json.loads((pages.DOCS / "results" / f"{NAME}.json").read_text())["rows"]
+    return pages.kept(NAME)["rows"]
 
 
 def table_of_risks(rows: list[dict[str, Any]]) -> str:

@@ -8,22 +8,16 @@ repeats the first table or block of that section of another page, with the comma
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from statistics import geometric_mean
 from typing import Any
 
 import pages
-from pages import DOCS
+from pages import DOCS, kept
 
 PAGES = ("mean-bounds.md", "guaranteed-intervals.md", "performance.md")
 METHODS = ("betting", "bernstein", "hoeffding")
-
-
-def result(name: str) -> dict[str, Any]:
-    """A measurement."""
-    return json.loads((DOCS / "results" / f"{name}.json").read_text())
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]], command: str) -> str:
@@ -40,7 +34,7 @@ def root(cutoff: float) -> str:
 
 def coverage() -> str:
     """How often the upper bound fails."""
-    record = result("guaranteed-intervals-coverage")
+    record = kept("guaranteed-intervals-coverage")
     rows = []
     for row in record["rows"]:
         limit = row["failure_rate"]
@@ -57,7 +51,7 @@ def coverage() -> str:
 
 def peer() -> str:
     """Beside one bet per observation."""
-    record = result("guaranteed-intervals-peer")
+    record = kept("guaranteed-intervals-peer")
     rows = [
         [
             root(row["min_variance"]),
@@ -80,7 +74,7 @@ def peer() -> str:
 
 def speed() -> str:
     """Seconds and memory of the streams."""
-    record = result("mean-intervals-speed")
+    record = kept("mean-intervals-speed")
     rows = [
         [
             f"{row['rows']:,}",
@@ -107,7 +101,7 @@ def speed() -> str:
 
 def speed_in_short() -> str:
     """The default method at a few sizes."""
-    record = result("mean-intervals-speed")
+    record = kept("mean-intervals-speed")
     rows = [
         [
             f"{row['rows']:,}",
@@ -124,7 +118,7 @@ def speed_in_short() -> str:
 
 def imports() -> str:
     """What `import secondguess` and each `--help` load, before the rooms were rebuilt and now."""
-    record = result("imports")
+    record = kept("imports")
     rows = []
     for row in record["rows"]:
         sides = [row["before"], row["after"]]
@@ -137,7 +131,7 @@ def imports() -> str:
 
 def command() -> str:
     """The command line against reading the file."""
-    record = result("calibrate-command")
+    record = kept("calibrate-command")
     names = {
         "read": "reading with pyarrow",
         "calibrate": "`secondguess calibrate`",
@@ -166,7 +160,7 @@ def command() -> str:
 
 def conditions() -> str:
     """Failures and refusals for calibration sets as people have them."""
-    record = result("calibration-conditions")
+    record = kept("calibration-conditions")
 
     def cell(row: dict[str, Any], method: str) -> str:
         rates = row["failures"][method], row["refusals"][method]
@@ -184,7 +178,7 @@ def conditions() -> str:
 
 def world() -> str:
     """Coverage and width for the wrong predictor."""
-    record = result("guaranteed-intervals-world")
+    record = kept("guaranteed-intervals-world")
     rows = []
     for row in record["rows"]:
         cells = [
@@ -202,7 +196,7 @@ def world() -> str:
 
 def responses() -> str:
     """Five responses against two."""
-    record = result("guaranteed-intervals-extensions")
+    record = kept("guaranteed-intervals-extensions")
     rows = [
         [
             f"{row['size']:,}",
@@ -220,7 +214,7 @@ def responses() -> str:
 
 def one_sided() -> str:
     """The one-sided bound against the lower end of the two-sided one."""
-    record = result("guaranteed-intervals-extensions")
+    record = kept("guaranteed-intervals-extensions")
     rows = [
         [
             f"{row['size']:,}",

@@ -7,28 +7,22 @@ They are made from what `benchmarks/serving.py` and `benchmarks/engines.py` meas
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pages
-from pages import DOCS
+from pages import DOCS, kept
 
 PAGE = "serving.md"
 
 
 def results() -> list[dict[str, Any]]:
     """The committed measurements."""
-    return [result(name) for name in ("serving", "engines")]
-
-
-def result(name: str) -> dict[str, Any]:
-    """A measurement."""
-    return json.loads((DOCS / "results" / f"{name}.json").read_text())
+    return [kept(name) for name in ("serving", "engines")]
 
 
 def load() -> str:
     """Throughput and latency."""
-    record = result("serving")
+    record = kept("serving")
     base = record["alone"]["per_second"]
     names = {
         "alone": "one request at a time",
@@ -62,7 +56,7 @@ def load() -> str:
 
 def engines() -> str:
     """What scoring costs on each engine."""
-    record = result("engines")
+    record = kept("engines")
     rows = [
         [
             str(row["prompt_tokens"]),

@@ -22,8 +22,8 @@ def test_the_pages_hold_what_the_results_say(page: str):
 
 
 def test_a_bound_that_depends_on_the_workers_is_not_written_down(monkeypatch: pytest.MonkeyPatch):
-    record = {**render.result("calibrate-command"), "relative_difference_of_two_workers": 4e-16}
-    monkeypatch.setattr(render, "result", lambda name: record)
+    record = {**render.kept("calibrate-command"), "relative_difference_of_two_workers": 4e-16}
+    monkeypatch.setattr(render, "kept", lambda name: record)
     with pytest.raises(ValueError, match="another inflation"):
         render.command()
 

@@ -94,6 +94,5 @@ def test_the_page_holds_what_the_result_says() -> None:
     assert (tuned["method"], frozen["method"]) == encoder_page.METHODS
     assert 0.58 < tuned["grouping_error"] / frozen["grouping_error"] < 0.62
     assert record["texts"] == 800
-    assert 160 < record["processor_seconds"] < 200
     for row in (tuned, frozen):
         assert 0.9 < row["mean_variance"] / row["grouping_error"] < 1.1

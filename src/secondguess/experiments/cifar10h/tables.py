@@ -32,7 +32,7 @@ Metrics = Mapping[str, Sequence[float]]
 Rows = Mapping[str, Mapping[str, Metrics]]
 """By variant, then by row."""
 
-_HEADINGS = {
+HEADINGS = {
     "second_order_ece": "ECE-2",
     "mean_variance": "E[v]",
     "grouping_error": "E[(p̂-p)²]",
@@ -41,7 +41,7 @@ _HEADINGS = {
     "kl": "KL",
 }
 
-COLUMNS = tuple(_HEADINGS)
+COLUMNS = tuple(HEADINGS)
 
 _Row = tuple[float | None, ...]
 
@@ -159,7 +159,7 @@ def deviation_table(rows: Rows, variant: str) -> str:
                 cell += f" ({mean:.{digits}f} ± {deviation:.{digits}f})"
             cells.append(cell)
         lines.append([row_title(name), *cells])
-    return _table(["Method", *_HEADINGS.values()], lines)
+    return _table(["Method", *HEADINGS.values()], lines)
 
 
 def floor_table(rows: Rows) -> str:
@@ -245,7 +245,7 @@ def _side_by_side(rows: Rows, variants: Sequence[str]) -> str:
             published = PAPER_MEANS[variant].get(name, (None,) * 6)[COLUMNS.index(column)]
             cells.append(cell if published is None else f"{cell} ({published:.{digits}f})")
         lines.append([row_title(name), *cells])
-    headings = [f"{TITLES[variant]}: {_HEADINGS[column]}" for variant, column in columns]
+    headings = [f"{TITLES[variant]}: {HEADINGS[column]}" for variant, column in columns]
     return _table(["Method", *headings], lines)
 
 
