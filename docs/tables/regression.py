@@ -219,12 +219,37 @@ def training_set() -> str:
     return table([*heads, "squared error"], rows)
 
 
+def failure_rates() -> str:
+    """Appendix B at several failure rates, beside the package that the paper used."""
+    record = pages.kept("appendix-b")
+    names = list(record["rows"][0]["bounds"])
+    rows = [
+        [
+            f"{row['min_variance'] ** 0.5:g}²",
+            f"{row['size']:,}",
+            f"{row['failure_rate']:g}",
+            f"{row['draws']:,}",
+            f"{row['mean']:.3f}",
+            *(
+                f"{row['bounds'][name]:.4g} ± {row['standard_errors'][name]:.2g}; "
+                f"{row['failures'][name] / row['draws']:.1%}"
+                for name in names
+            ),
+        ]
+        for row in record["rows"]
+    ]
+    heads = ["min_variance", "pairs", "failure rate", "draws", "E[S]"]
+    body = table([*heads, *(f"{name}; failed" for name in names)], rows, num_left=1)
+    return pages.with_command(body, record)
+
+
 TABLES = {
     "finding": finding,
     "methods": methods,
     "sweeps": sweeps,
     "recalibration": recalibration,
     "intervals": intervals,
+    "failure-rates": failure_rates,
     "claims": lambda: pages.claims([run for runs in by_world().values() for run in runs], world),
     "training-set": training_set,
 }
