@@ -5,6 +5,7 @@ signs against it. `PairFormat` and `PairCollator` are for trainers of your own.
 """
 
 from secondguess.language.answering import answer
+from secondguess.language.beams import beam_search
 from secondguess.language.checking import PairCheck, Verdict, check
 from secondguess.language.collating import PairCollator
 from secondguess.language.drawing import sample_firsts, sample_seconds
@@ -44,6 +45,7 @@ __all__ = [
     "SequenceRecalibration",
     "Verdict",
     "answer",
+    "beam_search",
     "by_embedding",
     "by_json_field",
     "by_pattern",

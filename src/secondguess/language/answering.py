@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, TypedDict, get_args, overload
@@ -9,6 +10,7 @@ from typing import Literal, TypedDict, get_args, overload
 import numpy as np
 
 from secondguess._arrays import check_at_least
+from secondguess.language.beams import beam_search
 from secondguess.language.findings import CheckFinding
 from secondguess.language.formatting import EncodedRow, Prompt
 from secondguess.language.generation import Sampling, sample
@@ -37,7 +39,8 @@ def answer(
     *,
     rng: np.random.Generator,
     strategy: Strategy = "selective",
-    num_candidates: int = 10,
+    num_candidates: int | None = 10,
+    beams: bool = False,
     sampling: Sampling | None = None,
     gap: GapKind = "absolute",
     meaning: None = None,
@@ -55,6 +58,7 @@ def answer(
     rng: np.random.Generator,
     strategy: Strategy = "selective",
     num_candidates: int = 10,
+    beams: bool = False,
     sampling: Sampling | None = None,
     gap: GapKind = "absolute",
     meaning: Meaning,
@@ -70,7 +74,8 @@ def answer(
     *,
     rng: np.random.Generator,
     strategy: Strategy = "selective",
-    num_candidates: int = 10,
+    num_candidates: int | None = 10,
+    beams: bool = False,
     sampling: Sampling | None = None,
     gap: GapKind = "absolute",
     meaning: Meaning | None = None,
@@ -93,7 +98,12 @@ def answer(
         strategy: `selective` (one sample), `rejection` (sample up to `num_candidates` times) or
             `top1` (the most probable of `num_candidates` samples); see `theory.decoding`.
         num_candidates: the most samples drawn per prompt; not used by `selective`, unless there is
-            a `meaning`.
+            a `meaning`. `rejection` takes None for no limit, as the paper has it: a prompt costs
+            one over the chance of a good enough sample on average (`Decision.num_candidates` says
+            what it did), and never ends where there is none.
+        beams: whether the candidates are what a beam search of the width `num_candidates` finds, in
+            place of samples: the most probable one for `selective`, all of them for `top1`. The
+            answer is then the same whatever `rng` is.
         sampling: how tokens are chosen; with a `meaning`, always as the model has it.
         gap: how confidences above 1 are treated; see `SelfCheatScores.confidence_gap`.
         meaning: what an answer means, as a function of its text. Then the candidates are meanings:
@@ -112,11 +122,24 @@ def answer(
     def draw(asked: Sequence[EncodedRow]) -> list[ScoredResponse]:
         return sample(model, asked, rng=rng, sampling=sampling, batch_size=batch_size)
 
-    check_at_least("num_candidates", num_candidates, 1)
     if strategy not in get_args(Strategy):
         raise ValueError(
             f"strategy is {strategy!r}; expected one of {', '.join(get_args(Strategy))}."
         )
+    if beams and (strategy == "rejection" or sampling is not None or meaning is not None):
+        raise ValueError(
+            "beams is given together with strategy 'rejection', sampling or meaning, which draw "
+            "their candidates; expected 'selective' or 'top1' alone."
+        )
+    if num_candidates is None:
+        if strategy != "rejection" or meaning is not None:
+            raise ValueError(
+                "num_candidates is None; expected a number, except for strategy 'rejection' "
+                "without a meaning."
+            )
+        decisions = _answer_by_rejection(encoded, draw, None, rule)
+        return [_told_where_cut_off(each) for each in decisions]
+    check_at_least("num_candidates", num_candidates, 1)
     if meaning is not None:
         if sampling is not None:
             raise ValueError(
@@ -133,22 +156,26 @@ def answer(
             batch_size=batch_size,
         )
         return [choose_meaning(each, strategy, num_candidates, rule) for each in scored]
-    match strategy:
-        case "selective":
-            drawn = draw(encoded)
-            decisions = decode_selective(drawn, totals(drawn), **rule)
-        case "rejection":
-            decisions = _answer_by_rejection(encoded, draw, num_candidates, rule)
-        case _:
-            drawn = draw([prompt for prompt in encoded for _ in range(num_candidates)])
-            decisions = [
-                decode_top1(candidates, totals(candidates), **rule)
-                for candidates in chunks(drawn, num_candidates)
-            ]
-    return [
-        replace(each, cut_off=each.response is not None and each.response.cut_off)
-        for each in decisions
-    ]
+    if beams:
+        found = beam_search(model, encoded, num_beams=num_candidates, batch_size=batch_size)
+        kept = 1 if strategy == "selective" else num_candidates
+        decisions = [decode_top1(each[:kept], totals(each[:kept]), **rule) for each in found]
+    elif strategy == "selective":
+        drawn = draw(encoded)
+        decisions = decode_selective(drawn, totals(drawn), **rule)
+    elif strategy == "rejection":
+        decisions = _answer_by_rejection(encoded, draw, num_candidates, rule)
+    else:
+        drawn = draw([prompt for prompt in encoded for _ in range(num_candidates)])
+        decisions = [
+            decode_top1(each, totals(each), **rule) for each in chunks(drawn, num_candidates)
+        ]
+    return [_told_where_cut_off(each) for each in decisions]
+
+
+def _told_where_cut_off(decision: Decision[ScoredResponse]) -> Decision[ScoredResponse]:
+    cut_off = decision.response is not None and decision.response.cut_off
+    return replace(decision, cut_off=cut_off)
 
 
 def choose_meaning(
@@ -169,17 +196,22 @@ def choose_meaning(
 def _answer_by_rejection(
     prompts: Sequence[EncodedRow],
     draw: Callable[[Sequence[EncodedRow]], list[ScoredResponse]],
-    num_candidates: int,
+    num_candidates: int | None,
     rule: Rule,
 ) -> list[Decision[ScoredResponse]]:
     """One candidate at a time, for the prompts that are still without an answer."""
-    candidates: list[list[ScoredResponse]] = [[] for _ in prompts]
     decisions: dict[int, Decision[ScoredResponse]] = {}
+    rejected: list[set[ScoredResponse]] = [set() for _ in prompts]
     waiting = list(range(len(prompts)))
-    for _ in range(num_candidates):
+    for count in range(1, num_candidates + 1) if num_candidates else itertools.count(1):
         drawn = draw([prompts[row] for row in waiting]) if waiting else []
         for row, response in zip(waiting, drawn, strict=True):
-            candidates[row].append(response)
-            decisions[row] = decode_rejection(candidates[row], totals(candidates[row]), **rule)
+            # What was rejected once is not judged again: its scores may differ by rounding.
+            fresh = [response] if response not in rejected[row] else []
+            decision = decode_rejection(fresh, totals(fresh), **rule)
+            decisions[row] = replace(decision, num_candidates=count)
+            rejected[row].add(response)
         waiting = [row for row in waiting if decisions[row].abstained]
+        if not waiting:
+            break
     return [decisions[row] for row in range(len(prompts))]
