@@ -14,15 +14,24 @@ import numpy as np
 import pytest
 import torch
 
+from secondguess.baselines import evidential
 from secondguess.classification.losses import all_pairs_loss
 from secondguess.classification.pairs import PairData
 from secondguess.experiments.cifar10h import data
 from secondguess.experiments.cifar10h.data import AnnotatedInputs, Cifar10H
 from secondguess.experiments.cifar10h.evaluation import measure
-from secondguess.experiments.cifar10h.fitting import Stage, fit, predict, sweep, validation_kl
+from secondguess.experiments.cifar10h.fitting import (
+    Stage,
+    evidential_ramp,
+    fit,
+    predict,
+    sweep,
+    validation_kl,
+)
 from secondguess.experiments.cifar10h.frozen import FeatureMLP
 from secondguess.experiments.cifar10h.methods import METHODS
 from secondguess.experiments.cifar10h.protocol import (
+    PAPER_RECIPES,
     ProtocolConfig,
     Recipe,
     final_model,
@@ -105,6 +114,27 @@ def test_every_method_learns_and_predicts(name: str, variant: str) -> None:
     assert (prediction.variance <= prediction.probs * (1 - prediction.probs) + 1e-9).all()
     if "cheat" not in name:
         assert prediction.variance.min() >= 0
+
+
+def test_evidential_regularisation_is_whole_by_half_of_a_short_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ramps: list[int] = []
+    regularised = evidential.regularised_batches
+
+    def watched(batch_at: Any, *, ramp_steps: int) -> Any:
+        ramps.append(ramp_steps)
+        return regularised(batch_at, ramp_steps=ramp_steps)
+
+    monkeypatch.setattr(evidential, "regularised_batches", watched)
+    stage = replace(RECIPE.pretraining, num_steps=6)
+    options: dict[str, Any] = {"batch_size": 64, "seed": 0}
+    model = fit(task(), METHODS["evidential"], DATA.pretraining, stage, **options)
+    fit(task(), METHODS["evidential"], DATA.finetuning, stage, start=model, **options)
+    assert ramps == [3, 1]
+    published = PAPER_RECIPES["evidential"].pretraining.num_steps
+    assert evidential_ramp(published, epoch=97) == 10 * 97
+    assert evidential_ramp(1, epoch=97) == 1
 
 
 def quadratic(

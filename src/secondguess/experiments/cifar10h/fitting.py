@@ -25,6 +25,7 @@ from secondguess.theory.records import Prediction
 from secondguess.training.loop import TrainingConfig, train
 
 EVIDENTIAL_RAMP_EPOCHS = 10
+"""Over which the evidential regularisation grows in the published pretraining of 200 epochs."""
 _DIVERGED = "diverged"
 
 
@@ -90,7 +91,7 @@ def fit(
     epoch = max(1, len(examples) // batch_size)
     if method.is_evidential:
         # The weight has grown once the network is fine-tuned.
-        ramp_steps = EVIDENTIAL_RAMP_EPOCHS * epoch if start is None else 1
+        ramp_steps = evidential_ramp(stage.num_steps, epoch) if start is None else 1
         batch_at = evidential.regularised_batches(batch_at, ramp_steps=ramp_steps)
     looks = {} if curve is None else {"validate_every": epoch, "keep_best": False}
     train(
@@ -113,6 +114,22 @@ def fit(
         identity={"method": method.title, "seed": seed, "rows": len(examples)},
     )
     return model
+
+
+def evidential_ramp(num_steps: int, epoch: int) -> int:
+    """Steps over which the evidential regularisation grows to its full weight.
+
+    Ten epochs of the pretraining, as published, but at most half of it: a short training would
+    else end before the weight has grown.
+
+    >>> evidential_ramp(200 * 97, epoch=97), evidential_ramp(400, epoch=195)
+    (970, 200)
+
+    Args:
+        num_steps: of the whole pretraining.
+        epoch: steps of one epoch.
+    """
+    return max(1, min(EVIDENTIAL_RAMP_EPOCHS * epoch, num_steps // 2))
 
 
 @torch.no_grad()
