@@ -7,6 +7,8 @@ logits and the gradients of reading it in every row.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -44,10 +46,9 @@ def pair_loss(network: nn.Module, batch: Batch) -> Tensor:
         logits, targets = response_logits(network, batch, starts, shared)
     else:
         inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-        width = labels.shape[1] - int(starts.min()) + 1
-        kept = {"logits_to_keep": width} if last_logits_only(network) else {}
-        logits = network(**inputs, use_cache=False, **kept).logits[:, -width:-1]
-        targets = labels[:, 1 - width :]
+        first, end = int(starts.min()), labels.shape[1]
+        logits = _logits_at(network, range(first - 1, end - 1), **inputs, use_cache=False)
+        targets = labels[:, first:]
     total = functional.cross_entropy(
         logits.flatten(0, 1), targets.flatten(), ignore_index=NOT_SCORED, reduction="sum"
     )
@@ -115,18 +116,29 @@ def response_logits(
         before = is_token[beginning_of_row].to(mask.dtype)
         masks["attention_mask"] = torch.cat([before, behind[:, :-1]], dim=1)
     scored = width - int((starts - shared).min()) + 1
-    # No prompt is scored: a large vocabulary makes its logits dear.
-    kept = {"logits_to_keep": scored} if last_logits_only(network) else {}
-    logits = network(
+    logits = _logits_at(
+        network,
+        range(width - scored, width),
         input_ids=tokens.gather(1, columns)[:, :-1],
         position_ids=positions.gather(1, columns)[:, :-1],
         past_key_values=read.past_key_values,
         use_cache=True,
         **masks,
-        **kept,
-    ).logits[:, -scored:]
+    )
     labels = torch.where(inside, batch["labels"].gather(1, columns), NOT_SCORED)
     return logits, labels[:, -scored:]
+
+
+def _logits_at(network: nn.Module, columns: range, **inputs: Any) -> Tensor:
+    """Logits of these columns alone: a large vocabulary makes those of prompts dear.
+
+    Columns are named one by one where the model allows it, because the last layer multiplies a copy
+    of them in one go, and a view of the last ones row by row, which is slow.
+    """
+    kept = torch.arange(columns.start, columns.stop, device=inputs["input_ids"].device)
+    if last_logits_only(network):
+        return network(**inputs, logits_to_keep=kept).logits
+    return network(**inputs).logits[:, kept]
 
 
 def _beginnings(tokens: Tensor, lengths: Tensor) -> Tensor:
