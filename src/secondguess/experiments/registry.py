@@ -87,8 +87,8 @@ EXPERIMENTS = {
     ),
     "frozen-lake": Experiment(
         run=_frozen_lake,
-        num_seeds={"quick": 1, "cpu": 2, "paper": 1},
-        minutes={"quick": 4.5, "cpu": 75, "paper": 10_000},
+        num_seeds={"quick": 1, "quick-sampled": 1, "cpu": 2, "cpu-sampled": 1, "paper": 1},
+        minutes={"quick": 4.5, "quick-sampled": 4.5, "cpu": 75, "cpu-sampled": 75, "paper": 10_000},
     ),
     "cifar10h": Experiment(
         run=_cifar10h,
