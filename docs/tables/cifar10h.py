@@ -4,8 +4,8 @@
 
 `cifar10h-cpu.json` and `cifar10h-cpu-pixels.json` are the `seed-all/result.json` of `secondguess
 reproduce cifar10h --preset cpu` and `--preset cpu-pixels`, with methods that were run later
-(`docs/tables/cifar10h_add.py`); `cifar10h-cost.json`, `cifar10h-sngp.json`, `cifar10h-epinet.json`
-and `evidential-peers.json` are written by the scripts of the same names.
+(`docs/tables/cifar10h_add.py`); `cifar10h-cost.json` and `evidential-peers.json` are written by the
+scripts of the same names.
 """
 
 from __future__ import annotations
@@ -197,40 +197,6 @@ def order() -> str:
     return pages.table(["best first by", *places], rows, num_left=4)
 
 
-def sngp() -> str:
-    """What makes Cheat SNGP worse than Cheat NN on frozen features."""
-    record = result("sngp")
-    forms = {
-        "relative_ece": ("ECE-2 over grouping error", "{:.1%}"),
-        "kl": ("KL", "{:.4f}"),
-        "accuracy": ("Acc", "{:.1f}"),
-        "pretrained_kl": ("KL of validation images before fine-tuning", "{:.4f}"),
-        "largest_norm": ("largest spectral norm, unbounded", "{:.1f}"),
-    }
-    rows = [
-        [title, *(pages.mean_and_error(row[key], form) for key, (_, form) in forms.items())]
-        for title, row in record["rows"]["methods"].items()
-    ]
-    heads = ["network", *(head for head, _ in forms.values())]
-    return pages.with_command(pages.table(heads, rows, num_left=1), record)
-
-
-def epinet() -> str:
-    """Whether longer training or a weaker prior brings the epinet's variance down."""
-    record = result("epinet")
-    heads = {"mean_variance": "E[v]", "grouping_error": "E[(p̂-p)²]", "kl": "KL"}
-    rows = [
-        [
-            title,
-            *(pages.mean_and_error(row[key], "{:.3f}") for key in heads),
-            f"{np.mean(row['mean_variance']) / np.mean(row['grouping_error']):.2f}",
-        ]
-        for title, row in record["rows"]["methods"].items()
-    ]
-    heads = ["epinet", *heads.values(), "E[v] / E[(p̂-p)²]"]
-    return pages.with_command(pages.table(heads, rows, num_left=1), record)
-
-
 def peers() -> str:
     """The evidential loss and its gradient beside those of other packages."""
     record = pages.kept("evidential-peers")
@@ -284,8 +250,6 @@ TABLES = {
     "pixels-minutes": minutes,
     "pixels-order": order,
     "pixels-claims": lambda: claims("cpu-pixels"),
-    "sngp": sngp,
-    "epinet": epinet,
     "peers": peers,
     "cost": cost,
 }
