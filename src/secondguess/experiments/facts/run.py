@@ -58,7 +58,7 @@ class FactsConfig:
     """
 
     model: str = ""
-    sizes: tuple[int, int, int, int] = (3600, 400, 500, 1500)
+    sizes: tuple[int, int, int, int] = (4800, 400, 1000, 2000)
     num_wordings: int = 3
     lora_rank: int = 16
     lora_layers: int | None = 15
