@@ -222,6 +222,23 @@ def costs() -> str:
     return table(heads, rows, num_left=1)
 
 
+def peers() -> str:
+    """Rivals beside other implementations of them."""
+    record = pages.kept("rival-peers")
+    rows = [
+        [
+            row["score"],
+            row["peer"],
+            f"{row['answers']}",
+            f"{abs(row['lowest']):.2f} to {row['highest']:.2f}",
+            f"{row['largest_difference']:.1e}",
+        ]
+        for row in record["rows"]
+    ]
+    heads = ["score", "peer", "answers", "values, in nats", "largest difference"]
+    return pages.with_command(table(heads, rows), record)
+
+
 def claims() -> str:
     """What was to be shown, and what was."""
     return pages.claims(results(), run_title)
@@ -229,7 +246,7 @@ def claims() -> str:
 
 def rendered() -> str:
     """The page with its tables made anew."""
-    makers = (finding, deciles, noise, rivals, few, costs, claims, families)
+    makers = (finding, deciles, noise, rivals, few, peers, costs, claims, families)
     return pages.filled(PAGE, {each.__name__: each for each in makers})
 
 
