@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import facts as facts_page
 import numpy as np
 import pages
 from pages import DOCS, table
@@ -150,7 +151,7 @@ def cifar10h(preset: str) -> list[list[str]]:
 
 def facts(preset: str) -> list[list[str]]:
     """How well scores tell right answers about cities from wrong ones."""
-    runs = runs_of("facts", preset)
+    runs = [run for run in runs_of("facts", preset) if facts_page.is_main(run)]
     found = [run["metrics"]["scores"] for run in runs]
 
     def row(title: str, choose: Callable[[dict[str, Any], str], float]) -> list[str]:

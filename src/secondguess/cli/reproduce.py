@@ -43,6 +43,14 @@ class LanguagePreset(StrEnum):
     cpu = "cpu"
 
 
+class FactFamily(StrEnum):
+    """What facts are about."""
+
+    cities = "cities"
+    german_articles = "german-articles"
+    word_kinds = "word-kinds"
+
+
 class Function(StrEnum):
     """Which one-dimensional world."""
 
@@ -240,7 +248,17 @@ def facts(
     preset: Annotated[
         LanguagePreset, typer.Option(help="quick: a tiny slice. cpu: hours, three seeds.")
     ] = LanguagePreset.quick,
-    num_wordings: Annotated[int, typer.Option(help="Ways to word an answer: 3 or 12.")] = 3,
+    family: Annotated[FactFamily, typer.Option(help="What is asked about.")] = FactFamily.cities,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="For german-articles nouns.csv, for word-kinds data.noun, or a folder that it is "
+            "in. Default: SECONDGUESS_DATA."
+        ),
+    ] = None,
+    num_wordings: Annotated[
+        int, typer.Option(help="Ways to word an answer: 3, or, of cities, 12.")
+    ] = 3,
     costly_rivals: Annotated[
         bool, typer.Option(help="Ask rivals that need more draws or prompts too.")
     ] = True,
@@ -252,7 +270,12 @@ def facts(
     """Facts that a pretrained language model was not asked in training: what it knows."""
     if num_wordings not in (3, 12):
         raise typer.BadParameter("expected 3 or 12.", param_hint="--num-wordings")
-    options: Any = {"num_wordings": num_wordings, "costly_rivals": costly_rivals}
+    options: Any = {
+        "family": family.value,
+        "data_dir": data_dir,
+        "num_wordings": num_wordings,
+        "costly_rivals": costly_rivals,
+    }
     outcomes = _reproduce("facts", preset, seed, seeds, out, model=model, **options)
     conclude(outcomes, strict=strict)
 

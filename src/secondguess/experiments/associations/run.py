@@ -51,9 +51,9 @@ class AssociationsConfig:
     """
 
     training: AssociationTraining
-    sizes: tuple[int, int, int] = (4000, 150, 250)
+    sizes: tuple[int, int, int] = (4000, 400, 617)
     num_answers: int = 15
-    num_prompted: int = 30
+    num_prompted: int = 200
     seed: int = 0
 
 
