@@ -61,7 +61,7 @@ def families() -> str:
             ]
         )
     if not rows:
-        return "No run is committed yet."
+        return "Both families and larger models can be asked, and have not been at this size."
     rates = ", ".join(f"{rate:.0%}" for rate in ERROR_RATES)
     heads = ["facts", "model", "run", "trained; tested on", "right", "largest difference (chance)"]
     heads += ["AUROC", "wrong of the tenth most trusted", f"answered at {rates}"]
@@ -127,7 +127,8 @@ def finding() -> str:
     over = f", over all {len(every)} together {np.abs(pooled[:, 0] - pooled[:, 1]).max():.3f}"
     answered = values(OURS, "answered", "0.1")
     return (
-        f"Seeds {', '.join(str(run['seed']) for run in results())}: the largest difference of "
+        f"{'Seeds' if len(every) > 1 else 'Seed'} "
+        f"{', '.join(str(run['seed']) for run in results())}: the largest difference of "
         f"confidence and share right in a decile is {told(largest, '{:.3f}')}"
         f"{over if len(every) > 1 else ''}. The AUROC is {told(values(OURS, 'auroc'), '{:.3f}')} "
         f"({best}: {told(values(best, 'auroc'), '{:.3f}')}). Of the tenth that is trusted most, "

@@ -38,8 +38,8 @@ class AssociationTraining:
 
     model: str
     num_passes: float = 1.0
-    cues_per_step: int = 8
-    pairs_per_cue: int = 2
+    cues_per_step: int = 16
+    pairs_per_cue: int = 1
     lora_rank: int = 16
     lora_layers: int | None = None
     learning_rate: float = LORA_LEARNING_RATE
