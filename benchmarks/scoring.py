@@ -1,8 +1,8 @@
 """Sequences: sampling with scores, scoring and pair training, as ratios against a plain peer.
 
 Run with `make bench`, or `python benchmarks/scoring.py`. The model is a random GPT-2 of 14 million
-parameters. Each time is the best of `--repeats` runs
-(batch 64 and b: one run), in processor time, the two sides in turn, on the same tokens:
+parameters. Each time is the best of `--repeats` runs (b: one run), in processor time, the two sides
+in turn, on the same tokens:
 
 a. `sample` (32 tokens, with scores) against `model.generate` (32 tokens, same settings); beside it
    the least that a score can cost: `generate`, and one bare pass over the tokens that it wrote;
@@ -203,8 +203,7 @@ def main() -> None:
     print("a. sample with scores / generate; least; d. 10 samples, clustered / generate")
     sampling = []
     for batch_size in (1, 8, 64):
-        repeats = arguments.repeats if batch_size < 64 else 1
-        plain, ours, bare, *clusters = sampling_seconds(network, batch_size, repeats)
+        plain, ours, bare, *clusters = sampling_seconds(network, batch_size, arguments.repeats)
         found = {"sample": ours / plain, "least": 1 + bare / plain}
         if clusters:
             found["clustered"] = clusters[0] / plain
@@ -228,6 +227,7 @@ def main() -> None:
         )
         record = {
             "command": command,
+            "parameters": network.num_parameters(),
             "sampling": sampling,
             "scoring": scoring,
             "training": training,

@@ -16,11 +16,65 @@ from secondguess.experiments.facts.evaluation import ERROR_RATES
 from secondguess.experiments.facts.run import CONFIDENCES, EXPERIMENT, LOG_PROBABILITIES, OURS
 
 PAGE = "facts.md"
+MODEL = "SmolLM2-135M-Instruct"
+"""Whose runs most of the page is about."""
 
 
 def results() -> list[dict[str, Any]]:
-    """The runs with three wordings."""
-    return [run for run in pages.results("facts") if run["experiment"] == EXPERIMENT]
+    """The runs about cities with three wordings, of the model that the page is about."""
+    return [run for run in pages.results("facts") if is_main(run)]
+
+
+def is_main(run: dict[str, Any]) -> bool:
+    """Whether a run is about cities, with three wordings, and of the page's model."""
+    return run["experiment"] == EXPERIMENT and MODEL in run["config"]["model"]
+
+
+def others() -> list[dict[str, Any]]:
+    """Runs of other models or about other facts."""
+    return [
+        run
+        for run in pages.results("facts")
+        if not is_main(run) and not run["experiment"].endswith("-wordings")
+    ]
+
+
+def families() -> str:
+    """One row per run of another model or about other facts."""
+    rows = []
+    for run in others():
+        scores = run["metrics"]["scores"]
+        ours = scores[OURS]
+        found = np.array(ours["deciles"])
+        best = max(LOG_PROBABILITIES, key=lambda name: scores[name]["auroc"])
+        rows.append(
+            [
+                run["experiment"].removeprefix(EXPERIMENT).strip("-") or "cities",
+                run["config"]["model"].split("/")[-1].split(".Q")[0].split("-q")[0],
+                run_title(run),
+                f"{run['config']['sizes'][0]:,}; {run['config']['sizes'][3]:,}",
+                f"{found[:, 1].mean():.1%}",
+                f"{np.abs(found[:, 0] - found[:, 1]).max():.3f} ({chance(run):.0%})",
+                f"{ours['auroc']:.3f} ({scores[best]['auroc']:.3f})",
+                f"{ours['wrong_among_trusted']:.1%} ({scores[best]['wrong_among_trusted']:.1%})",
+                ", ".join(f"{share:.1%}" for share in ours["answered"].values()),
+            ]
+        )
+    if not rows:
+        return "Both families and larger models can be asked, and have not been at this size."
+    rates = ", ".join(f"{rate:.0%}" for rate in ERROR_RATES)
+    heads = ["facts", "model", "run", "trained; tested on", "right", "largest difference (chance)"]
+    heads += ["AUROC", "wrong of the tenth most trusted", f"answered at {rates}"]
+    return table(heads, rows, num_left=3)
+
+
+def chance(run: dict[str, Any]) -> float:
+    """How often an exactly calibrated confidence shows at least this largest difference."""
+    found = np.array(run["metrics"]["scores"][OURS]["deciles"])
+    number, means = run["config"]["sizes"][3] // 10, found[:, 0].clip(0, 1)
+    drawn = np.random.default_rng(0).binomial(number, means, size=(10_000, 10))
+    largest = np.abs(drawn / number - means).max(axis=1)
+    return float(np.mean(largest >= np.abs(found[:, 0] - found[:, 1]).max()))
 
 
 def by_deciles(name: str) -> FloatArray:
@@ -73,7 +127,8 @@ def finding() -> str:
     over = f", over all {len(every)} together {np.abs(pooled[:, 0] - pooled[:, 1]).max():.3f}"
     answered = values(OURS, "answered", "0.1")
     return (
-        f"Seeds {', '.join(str(run['seed']) for run in results())}: the largest difference of "
+        f"{'Seeds' if len(every) > 1 else 'Seed'} "
+        f"{', '.join(str(run['seed']) for run in results())}: the largest difference of "
         f"confidence and share right in a decile is {told(largest, '{:.3f}')}"
         f"{over if len(every) > 1 else ''}. The AUROC is {told(values(OURS, 'auroc'), '{:.3f}')} "
         f"({best}: {told(values(best, 'auroc'), '{:.3f}')}). Of the tenth that is trusted most, "
@@ -168,6 +223,23 @@ def costs() -> str:
     return table(heads, rows, num_left=1)
 
 
+def peers() -> str:
+    """Rivals beside other implementations of them."""
+    record = pages.kept("rival-peers")
+    rows = [
+        [
+            row["score"],
+            row["peer"],
+            f"{row['answers']}",
+            f"{abs(row['lowest']):.2f} to {row['highest']:.2f}",
+            f"{row['largest_difference']:.1e}",
+        ]
+        for row in record["rows"]
+    ]
+    heads = ["score", "peer", "answers", "values, in nats", "largest difference"]
+    return pages.with_command(table(heads, rows), record)
+
+
 def claims() -> str:
     """What was to be shown, and what was."""
     return pages.claims(results(), run_title)
@@ -175,7 +247,7 @@ def claims() -> str:
 
 def rendered() -> str:
     """The page with its tables made anew."""
-    makers = (finding, deciles, noise, rivals, few, costs, claims)
+    makers = (finding, deciles, noise, rivals, few, peers, costs, claims, families)
     return pages.filled(PAGE, {each.__name__: each for each in makers})
 
 

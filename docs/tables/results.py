@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import facts as facts_page
 import numpy as np
 import pages
 from pages import DOCS, table
@@ -22,6 +23,7 @@ from secondguess.experiments.facts.run import LOG_PROBABILITIES, OURS
 from secondguess.experiments.regression.claims import relative_ece
 
 PAGE = "results.md"
+NAMES = ("regression", "digits-of-pi", "frozen-lake", "cifar10h", "facts", "associations")
 Run = dict[str, Any]
 
 
@@ -29,7 +31,7 @@ def results() -> list[Run]:
     """All committed runs that the table speaks of."""
     return [
         run
-        for name in ("regression", "digits-of-pi", "frozen-lake", "cifar10h", "facts")
+        for name in NAMES
         for run in pages.results(name)
         if "experiment" in run  # not a projection of costs
     ]
@@ -149,7 +151,7 @@ def cifar10h(preset: str) -> list[list[str]]:
 
 def facts(preset: str) -> list[list[str]]:
     """How well scores tell right answers about cities from wrong ones."""
-    runs = runs_of("facts", preset)
+    runs = [run for run in runs_of("facts", preset) if facts_page.is_main(run)]
     found = [run["metrics"]["scores"] for run in runs]
 
     def row(title: str, choose: Callable[[dict[str, Any], str], float]) -> list[str]:
@@ -169,6 +171,22 @@ def facts(preset: str) -> list[list[str]]:
     ]
 
 
+def associations(preset: str) -> list[list[str]]:
+    """How well p(answer|cue) knows its distance from the shares of people."""
+    found = [run["metrics"]["scores"]["methods"] for run in runs_of("associations", preset)]
+    return [
+        [
+            f"associations: {name}",
+            preset,
+            f"{len(found)}",
+            "ECE-2 over the grouping error; ECE-2",
+            f"{cell([methods[name]['share_of_grouping_error'] for methods in found], '{:.0%}')}; "
+            f"{cell([methods[name]['second_order_ece'] for methods in found], '{:.4f}')}",
+        ]
+        for name in found[0]
+    ]
+
+
 def experiments() -> str:
     """All rows."""
     rows = [
@@ -182,6 +200,7 @@ def experiments() -> str:
         *cifar10h("cpu"),
         *cifar10h("cpu-pixels"),
         *facts("cpu"),
+        *associations("cpu"),
     ]
     return table(["experiment: method", "preset", "seeds", "measure", "result"], rows, num_left=2)
 

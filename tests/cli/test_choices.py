@@ -39,6 +39,7 @@ from secondguess.training.loop import TrainingConfig
         (reproduce.ImagePreset, cifar10h.PRESETS),
         (reproduce.LanguagePreset, facts.PRESETS),
         (reproduce.LanguagePreset, associations.PRESETS),
+        (reproduce.FactFamily, facts.FAMILIES),
     ],
 )
 def test_an_option_offers_what_the_library_knows(option: type[StrEnum], choices) -> None:

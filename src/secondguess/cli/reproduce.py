@@ -13,52 +13,18 @@ import typer
 
 from secondguess.cli.errors import say, tell, user_errors
 from secondguess.cli.outcomes import announce, conclude, print_result, print_verdict
+from secondguess.cli.sizes import (
+    FactFamily,
+    Function,
+    ImagePreset,
+    LakePreset,
+    LanguagePreset,
+    Preset,
+)
 from secondguess.experiments.jobs import Job, jobs_of
 from secondguess.experiments.processes import Outcome, run_side_by_side
 from secondguess.experiments.registry import EXPERIMENTS
 from secondguess.report.files import read_result
-
-
-class Preset(StrEnum):
-    """How large a run is."""
-
-    quick = "quick"
-    cpu = "cpu"
-    paper = "paper"
-
-
-class ImagePreset(StrEnum):
-    """How large a run on images is."""
-
-    quick = "quick"
-    cpu = "cpu"
-    cpu_pixels = "cpu-pixels"
-    paper = "paper"
-
-
-class LakePreset(StrEnum):
-    """How large a run on the Frozen Lake is, and what teaches its network."""
-
-    quick = "quick"
-    quick_sampled = "quick-sampled"
-    cpu = "cpu"
-    cpu_sampled = "cpu-sampled"
-    paper = "paper"
-
-
-class LanguagePreset(StrEnum):
-    """How large a run on a pretrained language model is."""
-
-    quick = "quick"
-    cpu = "cpu"
-
-
-class Function(StrEnum):
-    """Which one-dimensional world."""
-
-    sinusoid = "sinusoid"
-    piecewise = "piecewise"
-
 
 Seed = Annotated[
     int, typer.Option(min=0, max=10**9, help="The first seed: of weights, data and samples.")
@@ -254,7 +220,17 @@ def facts(
     preset: Annotated[
         LanguagePreset, typer.Option(help="quick: a tiny slice. cpu: hours, three seeds.")
     ] = LanguagePreset.quick,
-    num_wordings: Annotated[int, typer.Option(help="Ways to word an answer: 3 or 12.")] = 3,
+    family: Annotated[FactFamily, typer.Option(help="What is asked about.")] = FactFamily.cities,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="For german-articles nouns.csv, for word-kinds data.noun, or a folder that it is "
+            "in. Default: SECONDGUESS_DATA."
+        ),
+    ] = None,
+    num_wordings: Annotated[
+        int, typer.Option(help="Ways to word an answer: 3, or, of cities, 12.")
+    ] = 3,
     costly_rivals: Annotated[
         bool, typer.Option(help="Ask rivals that need more draws or prompts too.")
     ] = True,
@@ -266,7 +242,12 @@ def facts(
     """Facts that a pretrained language model was not asked in training: what it knows."""
     if num_wordings not in (3, 12):
         raise typer.BadParameter("expected 3 or 12.", param_hint="--num-wordings")
-    options: Any = {"num_wordings": num_wordings, "costly_rivals": costly_rivals}
+    options: Any = {
+        "family": family.value,
+        "data_dir": data_dir,
+        "num_wordings": num_wordings,
+        "costly_rivals": costly_rivals,
+    }
     outcomes = _reproduce("facts", preset, seed, seeds, out, model=model, **options)
     conclude(outcomes, strict=strict)
 

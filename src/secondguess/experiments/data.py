@@ -35,6 +35,23 @@ def find_data(given: Path | str | None, *, expected: str) -> Path:
     return Path(chosen).expanduser()
 
 
+def find_file(path: Path, name: str, *, source: str) -> Path:
+    """The file of this name: the path itself, or a file in the folder, however deep.
+
+    Args:
+        path: a file or a folder.
+        name: how the file in a folder is called.
+        source: what it is and where to get it, for the error.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    found = [path] if path.is_file() else sorted(path.rglob(name))
+    if not found:
+        raise FileNotFoundError(f"{path} has no {name}; expected {source}.")
+    return found[0]
+
+
 def random_parts(items: Sequence[ItemT], sizes: Sequence[int], *, seed: int) -> list[list[ItemT]]:
     """Distinct items at random, as many for each part as its size says.
 

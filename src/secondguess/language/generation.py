@@ -254,38 +254,37 @@ def _score_again(
     if len(rows) < len(prompts):
         select_rows(drawn.cache, rows, mask.device)
         mask = mask[torch.tensor(rows, device=mask.device)]
-    log_probs = _read_again(model, items, drawn.cache, mask)
-    for row, item in enumerate(items):
-        known[item] = log_probs[row, : len(item[1])]
+    known.update(zip(items, _read_again(model, items, drawn.cache, mask), strict=True))
 
 
 def _read_again(
     model: PairLanguageModel, items: Sequence[tuple[Tokens, Tokens]], cache: Any, mask: Tensor
-) -> FloatArray:
-    """Log p of y's tokens after y, `(items, tokens)`, in one pass behind a cache of prompt and y.
+) -> list[FloatArray]:
+    """Log p of each y after itself, `(tokens,)`, in one pass behind a cache of prompts and ys.
 
     The cache holds y without its end, so what is read starts with that end token. The logits that
     predict y_1 .. y_n, end are the last ones of each row.
     """
     device, end = mask.device, model.formatter.end
-    inputs, positions, offsets = [], [], []
+    inputs, positions = [], []
     for prompt, response in items:
         both = model.formatter.lay_out_responses(len(prompt), response, response)
         unread = slice(len(response) - 1, -1)
         inputs.append(both.tokens[unread])
         positions.append(both.positions[unread])
-        offsets.append(len(inputs[-1]) - len(response))
     read = pad([[1] * len(each) for each in inputs], 0, "right").to(device)
-    output = model.network(
+    logits = model.network(
         input_ids=pad(inputs, end, "right").to(device),
         attention_mask=torch.cat([mask, read], dim=1),
         position_ids=pad(positions, 0, "right").to(device),
         past_key_values=cache,
         use_cache=True,
-    )
-    targets = pad([response for _, response in items], end, "right").to(device)
-    index = torch.tensor(offsets, device=device)[:, None] + torch.arange(
-        targets.shape[1], device=device
-    )
-    index = index.clamp(max=read.shape[1] - 1)
-    return log_prob_of(output.logits.take_along_dim(index[..., None], dim=1), targets)
+    ).logits
+    # Row by row: logits of all rows are too many to be copied, or to stay near the processor.
+    return [
+        log_prob_of(
+            logits[row, len(tokens) - len(response) : len(tokens)],
+            torch.tensor(response, device=device),
+        )
+        for row, (tokens, (_, response)) in enumerate(zip(inputs, items, strict=True))
+    ]

@@ -20,6 +20,7 @@ from secondguess.experiments.facts.evaluation import (
     deciles,
     wrong_among_trusted,
 )
+from secondguess.experiments.facts.families import Family
 from secondguess.experiments.facts.questions import TWELVE_WORDINGS, Fact, Wordings, split
 from secondguess.experiments.facts.run import LOG_PROBABILITIES
 from secondguess.language.tokenizer import word_tokenizer
@@ -65,7 +66,8 @@ def test_a_run_ends_with_a_table_and_resumes(
 ) -> None:
     facts = [Fact(f"q{n % 4}", f"a{n % 4}") for n in range(220)]
     wordings = Wordings((" {}", " yes {}", " {} yes"))
-    monkeypatch.setattr(facts_run.FactsConfig, "wordings", wordings)
+    family = Family(facts=lambda _: [], templates={3: wordings.templates})
+    monkeypatch.setitem(facts_run.FAMILIES, "cities", family)
     small = replace(
         facts_run.PRESETS["quick"], sizes=(64, 52, 52, 52), batch_size=8, learning_rate=0.01,
         num_samples=6, num_for_rivals=30, lora_rank=2, lora_layers=None,

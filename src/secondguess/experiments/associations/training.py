@@ -28,7 +28,8 @@ class AssociationTraining:
         num_passes: how often a cue is seen. In one pass every cue is new to the model when it
             learns how far it knows it.
         cues_per_step: cues of a batch.
-        pairs_per_cue: first answers drawn for each of them.
+        pairs_per_cue: first answers drawn for each of them: how much one answer says about the
+            next is learned from several to the same cue, whose prompt is read once.
         lora_rank: of the adapter.
         lora_layers: how many of the last layers it is for; all if None.
         learning_rate: the highest one.

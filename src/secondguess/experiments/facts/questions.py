@@ -18,6 +18,9 @@ from secondguess.experiments.data import random_parts
 THREE_WORDINGS = (" {}", " It is in {}.", " The answer is {}.")
 """A response begins with the space that stands behind the question."""
 
+PLAIN_WORDINGS = (" {}", " It is {}.", " The answer is {}.")
+"""For answers that are no places."""
+
 TWELVE_WORDINGS = (
     *THREE_WORDINGS,
     " In {}.",

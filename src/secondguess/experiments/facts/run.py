@@ -17,21 +17,14 @@ import numpy as np
 
 from secondguess._arrays import FloatArray
 from secondguess.experiments.facts.asking import asked, costs, recalibration, rivals
-from secondguess.experiments.facts.cities import cities
 from secondguess.experiments.facts.evaluation import (
     area_under_curve,
     deciles,
     judged,
     wrong_among_trusted,
 )
-from secondguess.experiments.facts.questions import (
-    THREE_WORDINGS,
-    TWELVE_WORDINGS,
-    Fact,
-    Split,
-    Wordings,
-    split,
-)
+from secondguess.experiments.facts.families import FAMILIES
+from secondguess.experiments.facts.questions import Fact, Split, Wordings, split
 from secondguess.experiments.runner import Claim, Part, PartResult, check_known, run_experiment
 from secondguess.language.fitting import fine_tuning, fit
 from secondguess.language.model import PairLanguageModel
@@ -58,7 +51,7 @@ class FactsConfig:
     """
 
     model: str = ""
-    sizes: tuple[int, int, int, int] = (3600, 400, 500, 1500)
+    sizes: tuple[int, int, int, int] = (4800, 400, 1000, 2000)
     num_wordings: int = 3
     lora_rank: int = 16
     lora_layers: int | None = 15
@@ -67,11 +60,6 @@ class FactsConfig:
     num_samples: int = 10
     num_for_rivals: int = 80
     seed: int = 0
-
-    @property
-    def wordings(self) -> Wordings:
-        """How answers are worded."""
-        return Wordings(THREE_WORDINGS if self.num_wordings == 3 else TWELVE_WORDINGS)
 
 
 PRESETS = {
@@ -93,6 +81,8 @@ def run_facts(
     out: Path,
     seed: int = 0,
     model: str,
+    family: str = "cities",
+    data_dir: Path | None = None,
     num_wordings: int = 3,
     costly_rivals: bool = True,
     facts: Sequence[Fact] | None = None,
@@ -104,29 +94,36 @@ def run_facts(
         out: where results of all experiments are.
         seed: of this run.
         model: the pretrained model.
+        family: one of `FAMILIES`; all but cities are experiments of their own names.
+        data_dir: where the data of a family are that no package has, see its module.
         num_wordings: three or twelve; the latter is an experiment of its own name.
         costly_rivals: whether rivals that need more draws or prompts of their own are asked.
-        facts: questions with their answers; cities if None.
+        facts: questions with their answers, in place of those of the family.
     """
     check_known("preset", [preset], PRESETS)
+    check_known("family", [family], FAMILIES)
+    chosen = FAMILIES[family]
+    wordings = chosen.wordings(num_wordings)
     config = replace(PRESETS[preset], model=model, num_wordings=num_wordings, seed=seed)
     if not costly_rivals:
         config = replace(config, num_for_rivals=0)
-    parts = split(cities() if facts is None else facts, config.sizes, seed=seed)
+    parts = split(chosen.facts(data_dir) if facts is None else facts, config.sizes, seed=seed)
+    names = [EXPERIMENT, *([family] if family != "cities" else [])]
+    names += [f"{num_wordings}-wordings"] if num_wordings != 3 else []
     return run_experiment(
-        experiment=EXPERIMENT if num_wordings == 3 else f"{EXPERIMENT}-{num_wordings}-wordings",
+        experiment="-".join(names),
         preset=preset,
         seed=seed,
         config=asdict(config),
-        parts=_parts(config, parts),
+        parts=_parts(config, wordings, parts),
         claims=_claims,
         draw=lambda done, directory: None,
         out=out,
     )
 
 
-def _parts(config: FactsConfig, facts: Split) -> list[Part]:
-    depends, wordings = asdict(config), config.wordings
+def _parts(config: FactsConfig, wordings: Wordings, facts: Split) -> list[Part]:
+    depends = asdict(config)
     later = ("num_samples", "num_for_rivals", "sizes")
     training = {key: depends[key] for key in depends if key not in later}
     training["num_training"] = config.sizes[0]
