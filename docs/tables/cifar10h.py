@@ -3,8 +3,9 @@
     python docs/tables/cifar10h.py
 
 `cifar10h-cpu.json` and `cifar10h-cpu-pixels.json` are the `seed-all/result.json` of `secondguess
-reproduce cifar10h --preset cpu` and `--preset cpu-pixels`; `cifar10h-cost.json` is written by
-`docs/tables/cifar10h_cost.py`.
+reproduce cifar10h --preset cpu` and `--preset cpu-pixels`, with methods that were run later
+(`docs/tables/cifar10h_add.py`); `cifar10h-cost.json` and `evidential-peers.json` are written by the
+scripts of the same names.
 """
 
 from __future__ import annotations
@@ -196,6 +197,23 @@ def order() -> str:
     return pages.table(["best first by", *places], rows, num_left=4)
 
 
+def peers() -> str:
+    """The evidential loss and its gradient beside those of other packages."""
+    record = pages.kept("evidential-peers")
+    rows = [
+        [
+            title.replace("_", " "),
+            f"{row['loss']:.6f}",
+            f"{row['loss_difference']:.1e}",
+            f"{row['largest_gradient']:.1e}",
+            f"{row['largest_gradient_difference']:.1e}",
+        ]
+        for title, row in record["rows"].items()
+    ]
+    heads = ["form, package", "our loss", "difference", "our largest gradient", "difference"]
+    return pages.with_command(pages.table(heads, rows, num_left=1), record)
+
+
 def cost() -> str:
     """The projection for a GPU."""
     found = result("cost")
@@ -232,6 +250,7 @@ TABLES = {
     "pixels-minutes": minutes,
     "pixels-order": order,
     "pixels-claims": lambda: claims("cpu-pixels"),
+    "peers": peers,
     "cost": cost,
 }
 

@@ -3,7 +3,8 @@
     python docs/tables/digits_of_pi.py
 
 Each `digits-of-pi-*.json` there is the `result.json` of a run of `secondguess reproduce
-digits-of-pi`; `pi-recipes.json` is what `benchmarks/pi_recipes.py` keeps.
+digits-of-pi`, and so is each `pi-recalibrated-*.json`, of later runs of the same seeds on another
+machine; `pi-recipes.json` is what `benchmarks/pi_recipes.py` keeps.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pages
 from pages import DOCS, mean_and_error, run_title, table
 
 from secondguess.experiments.digits_of_pi.rankings import RIVALS
+from secondguess.experiments.digits_of_pi.recalibrated import BANDS
 from secondguess.experiments.digits_of_pi.run import PRESETS
 
 PAGE = "digits-of-pi.md"
@@ -113,6 +115,57 @@ def deciles() -> str:
         rows.append([f"{preset}: 1 - C", *(f"{1 - value:.3f}" for value in confidence)])
         rows.append([f"{preset}: made up", *(f"{value:.3f}" for value in rates)])
     return table(["decile", *(f"{number}" for number in range(1, 11))], rows, num_left=1)
+
+
+def recalibrated_runs() -> dict[str, list[dict[str, Any]]]:
+    """Runs that were recalibrated, by preset; those of `cpu` are kept by themselves."""
+    paths = sorted((DOCS / "results").glob("pi-recalibrated-*.json"))
+    runs = [*results(), *(json.loads(path.read_text()) for path in paths)]
+    runs = [run for run in runs if "recalibration" in run["metrics"]]
+    presets = dict.fromkeys(run["preset"] for run in runs)
+    return {preset: [run for run in runs if run["preset"] == preset] for preset in presets}
+
+
+def recalibrated_deciles() -> str:
+    """1 - C and the share that is made up by decile of all sentences, before and after."""
+    rows = []
+    for preset, runs in recalibrated_runs().items():
+        for when, title in (("before", ""), ("after", " recalibrated")):
+            found = [run["metrics"]["recalibration"]["exact"][when] for run in runs]
+            confidence = np.mean([each["decile_confidence"] for each in found], axis=0)
+            rates = np.mean([each["decile_hallucination_rate"] for each in found], axis=0)
+            farthest = np.abs(rates - (1 - confidence)).max()
+            name = f"{preset}{title}"
+            rows.append([f"{name}: 1 - C", *(f"{1 - value:.3f}" for value in confidence), ""])
+            rates_shown = (f"{value:.3f}" for value in rates)
+            rows.append([f"{name}: made up", *rates_shown, f"{farthest:.3f}"])
+    heads = ["decile", *(f"{number}" for number in range(1, 11)), "largest difference"]
+    return table(heads, rows, num_left=1)
+
+
+def bands() -> str:
+    """Half-learned digits, and confidences at which decoders answer, before and after."""
+    rows = []
+    for preset, runs in recalibrated_runs().items():
+        for when in ("before", "after"):
+            found = [run["metrics"]["recalibration"]["exact"][when]["bands"] for run in runs]
+            cells = [_band([each[index] for each in found]) for index in range(len(BANDS))]
+            rows.append([preset, f"{len(runs)}", when, *cells])
+    heads = [
+        f"C from {least:g}" + ("" if np.isinf(below) else f" to {below:g}")
+        for least, below in BANDS
+    ]
+    return table(["preset", "seeds", "recalibration", *heads], rows, num_left=3)
+
+
+def _band(found: list[dict[str, float]]) -> str:
+    """Share of the statements; 1 - C; made up."""
+    share = np.mean([each["weight"] for each in found])
+    if any(each["weight"] == 0 for each in found):
+        return f"{share:.1%}"
+    promised = mean_and_error([1 - each["confidence"] for each in found], "{:.3f}")
+    made_up = mean_and_error([each["hallucination_rate"] for each in found], "{:.3f}")
+    return f"{share:.1%}; {promised}; {made_up}"
 
 
 def overall() -> str:
@@ -212,6 +265,8 @@ TABLES = {
     "knowledge": knowledge,
     "recipes": recipes,
     "deciles": deciles,
+    "recalibrated-deciles": recalibrated_deciles,
+    "bands": bands,
     "overall": overall,
     "rankings": rankings,
     "decoders": decoders,

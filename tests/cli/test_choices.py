@@ -35,7 +35,7 @@ from secondguess.training.loop import TrainingConfig
         (reproduce.Function, regression.FUNCTIONS),
         (reproduce.Preset, regression.PRESETS),
         (reproduce.Preset, digits_of_pi.PRESETS),
-        (reproduce.Preset, frozen_lake.PRESETS),
+        (reproduce.LakePreset, frozen_lake.PRESETS),
         (reproduce.ImagePreset, cifar10h.PRESETS),
         (reproduce.LanguagePreset, facts.PRESETS),
         (reproduce.LanguagePreset, associations.PRESETS),

@@ -61,11 +61,11 @@ def jobs_of(
     >>> [job.title for job in jobs_of("digits-of-pi", pi, preset="cpu", out=Path("out"))]
     ['digits-of-pi seed 0', 'digits-of-pi seed 1', 'digits-of-pi seed 2']
 
-    Parts that may be computed beside the others are jobs of their own, which start first:
+    Parts that may be computed beside the others are jobs of their own:
 
     >>> regression = EXPERIMENTS["regression"]
     >>> [job.title for job in jobs_of("regression", regression, preset="quick", out=Path("out"))]
-    ['regression ensemble', 'regression']
+    ['regression ensemble', 'regression evidential', 'regression']
 
     Args:
         name: of the experiment.
@@ -99,16 +99,14 @@ def jobs_of(
 def _divided(job: Job, parts: Sequence[str], shares: Mapping[str, float]) -> list[Job]:
     """One job per part that is computed beside the others, and the job with less to do.
 
-    The parts start first, so that they are under way, or finished, when the rest comes to them.
+    They may start in any order, so the longest comes first, as of all jobs: the rest leaves a part
+    that is under way to its process, waits for it at the end, and computes one that has not begun.
     """
     rest = 1 - sum(shares[part] for part in parts)
     return [
         *(
             replace(
-                job,
-                title=f"{job.title} {part}",
-                parts=(part,),
-                effort=job.effort * max(shares[part], rest),
+                job, title=f"{job.title} {part}", parts=(part,), effort=job.effort * shares[part]
             )
             for part in parts
         ),

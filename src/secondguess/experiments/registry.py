@@ -77,8 +77,8 @@ EXPERIMENTS = {
     "regression": Experiment(
         run=_regression,
         num_seeds={"quick": 1, "cpu": 1, "paper": 1},
-        minutes={"quick": 3.5, "cpu": 90, "paper": 90},
-        beside={"ensemble": 0.5},
+        minutes={"quick": 3, "cpu": 90, "paper": 90},
+        beside={"ensemble": 0.5, "evidential": 0.15},
     ),
     "digits-of-pi": Experiment(
         run=_digits_of_pi,
@@ -87,13 +87,13 @@ EXPERIMENTS = {
     ),
     "frozen-lake": Experiment(
         run=_frozen_lake,
-        num_seeds={"quick": 1, "cpu": 2, "paper": 1},
-        minutes={"quick": 4.5, "cpu": 75, "paper": 10_000},
+        num_seeds={"quick": 1, "quick-sampled": 1, "cpu": 2, "cpu-sampled": 1, "paper": 1},
+        minutes={"quick": 4.5, "quick-sampled": 4.5, "cpu": 75, "cpu-sampled": 75, "paper": 10_000},
     ),
     "cifar10h": Experiment(
         run=_cifar10h,
         num_seeds={"quick": 1, "cpu": 8, "cpu-pixels": 1, "paper": 8},
-        minutes={"quick": 4, "cpu": 15, "cpu-pixels": 60, "paper": 10_000},
+        minutes={"quick": 2, "cpu": 15, "cpu-pixels": 60, "paper": 10_000},
         # Seed 0 tunes for all of them, and each adds to the summary of those before it.
         independent_seeds=False,
     ),

@@ -37,3 +37,21 @@ def training_device(name: str | torch.device | None, accelerator: Accelerator) -
             f"with its own; expected None under `accelerate launch`."
         )
     return device_of(name)
+
+
+def seed_generators(seed: int, device: torch.device) -> None:
+    """Seed the default generators that a training on this device draws from.
+
+    `torch.manual_seed` also notes its caller's stack for each kind of device that is not there,
+    half a millisecond per step, which small networks feel.
+
+    >>> seed_generators(3, torch.device("cpu"))
+    >>> first = torch.rand(2)
+    >>> _ = torch.manual_seed(3)
+    >>> torch.equal(first, torch.rand(2))
+    True
+    """
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)

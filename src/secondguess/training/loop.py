@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from secondguess._arrays import FloatArray, check_at_least
 from secondguess.training.checkpoints import only_training_in, read_checkpoint, write_checkpoint
-from secondguess.training.devices import training_device
+from secondguess.training.devices import seed_generators, training_device
 from secondguess.training.progress import progress as shown_progress
 from secondguess.training.signals import TrainingStopped, caught_signals
 from secondguess.training.state import (
@@ -244,7 +244,7 @@ def train(
         while not state.ended:
             # forward and backward, part by part
             model.train()
-            torch.manual_seed(_seed_of(config.seed, state.step, accelerator.process_index))
+            seed_generators(_seed_of(config.seed, state.step, accelerator.process_index), place)
             batch = batch_at(state.step)
             for part in range(first_part, first_part + config.accumulation_steps):
                 rows = send_to_device(_part(batch, part, num_parts), place)

@@ -39,7 +39,8 @@ def directory(tmp_path_factory):
 
 def test_a_run_leaves_results_figures_and_a_model(directory):
     result = json.loads((directory / "result.json").read_text())
-    assert set(result["metrics"]) == {"training", "exact", "samples", "decoders", "examples"}
+    parts = ["training", "exact", "samples", "recalibration", "decoders", "examples"]
+    assert list(result["metrics"]) == parts
     assert {claim["holds"] for claim in result["claims"]} <= {True, False}
     assert len(result["metrics"]["decoders"]) == 6
     figures = {path.name for path in (directory / "figures").iterdir()}
@@ -69,7 +70,8 @@ def test_the_report_has_tables_answers_and_every_figure(directory):
         "rankings.png",
         "by-digit.png",
     ]
-    rankings, decoders, deciles, outliers = described.section.tables
+    rankings, decoders, deciles, recalibrated, outliers = described.section.tables
+    assert [row[0] for row in recalibrated.rows] == [row[0] for row in deciles.rows]
     assert [row[0] for row in rankings.rows] == ["epistemic confidence", *RIVALS]
     assert (len(decoders.rows), len(deciles.rows), len(outliers.rows)) == (6, 10, 3)
     scored, pairs, *_ = described.section.answers
@@ -92,7 +94,7 @@ def test_exact_scores_cover_every_sentence(directory):
 def test_a_second_run_computes_nothing(directory, capsys):
     run(directory.parents[2])
     said = capsys.readouterr().out.splitlines()
-    assert sum(line.endswith("is finished") for line in said) == 5
+    assert sum(line.endswith("is finished") for line in said) == 6
 
 
 def test_other_samples_keep_the_training(directory, capsys):
@@ -138,6 +140,11 @@ def decided(value: float) -> dict[str, bool]:
         "decile_confidence": [0.2, 0.9, 1.0],
         "decile_hallucination_rate": [0.8 + value, 0.1, 0.5],
     }
+    # Here deciles in which decoders answer are judged as well.
+    recalibration = {
+        "decile_confidence": [0.2, 0.9, 1.0],
+        "decile_hallucination_rate": [0.8, 0.1, value],
+    }
     rates = {name: {"0.1": (0.01, 0.001)} for name in RIVALS}
     rates["epistemic confidence"] = {"0.1": (value, 0.001)}
     decoder = {"hallucination_rate": value, "promised_rate": 0.05, "standard_error": 0.01}
@@ -147,6 +154,9 @@ def decided(value: float) -> dict[str, bool]:
             arrays={"offsets": np.arange(1, 3001)},
         ),
         "exact": PartResult(metrics=calibration),
+        "recalibration": PartResult(
+            metrics={which: {"after": recalibration} for which in ("samples", "exact")}
+        ),
         "decoders": PartResult(metrics={"selective 0.05": decoder}),
     }
     return {claim.name: claim.holds for claim in pi_claims(parts)}
@@ -160,8 +170,8 @@ def test_claims_hold_and_fail():
 def test_the_quick_preset_is_not_judged_by_deciles():
     needs = NEEDS["digits-of-pi", "quick"]
     unjudged = [name for name in decided(0.0) if needs.preset_for(name)]
-    assert len(unjudged) == 2
-    assert all("of a decile" in name for name in unjudged)
+    assert len(unjudged) == 4
+    assert all("of a decile" in name or "of any decile" in name for name in unjudged)
 
 
 def test_shades_run_from_white_to_red():

@@ -263,6 +263,7 @@ def test_presets_are_configurations():
     assert PRESETS["paper"].num_layers == 12
     for name in ("quick", "cpu"):
         assert PRESETS[name].soft_targets
+        assert PRESETS[f"{name}-sampled"] == replace(PRESETS[name], soft_targets=False)
     with pytest.raises(ValueError, match="'huge' is no preset"):
         run_frozen_lake(preset="huge", out=None)  # pyright: ignore[reportArgumentType]
 

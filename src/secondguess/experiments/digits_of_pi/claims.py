@@ -26,6 +26,7 @@ def pi_claims(parts: Mapping[str, PartResult]) -> list[Claim]:
         ),
         *_calibration_claims("samples", samples),
         *_calibration_claims("all sentences", parts["exact"].metrics),
+        *_recalibration_claims(parts["recalibration"].metrics),
         *_ranking_claims(samples),
         *_decoder_claims(parts["decoders"].metrics),
     ]
@@ -52,6 +53,23 @@ def _calibration_claims(which: str, metrics: Mapping) -> list[Claim]:
             "Theorem 4.5",
         ),
     ]
+
+
+def _recalibration_claims(recalibration: Mapping) -> list[Claim]:
+    """All deciles after the recalibration, those too in which decoders answer."""
+    claims = []
+    for which, part in (("samples", "samples"), ("all sentences", "exact")):
+        after = recalibration[part]["after"]
+        confidence = np.array(after["decile_confidence"])
+        rate = np.array(after["decile_hallucination_rate"])
+        claims.append(
+            Claim.at_most(
+                f"recalibrated, {which}: largest |hallucination rate - (1 - C)| of any decile",
+                float(np.abs(rate - (1 - confidence)).max()),
+                0.04,
+            )
+        )
+    return claims
 
 
 def _ranking_claims(samples: Mapping) -> list[Claim]:

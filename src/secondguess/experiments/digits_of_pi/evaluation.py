@@ -8,7 +8,8 @@ sentences, which have no sampling noise. Axes: a row per offset, a column per sa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -244,6 +245,19 @@ def known_digits(statements: Statements, *, share: float = 0.95) -> int:
     """
     running = np.cumsum(statements.share_correct) / np.arange(1, len(statements.offsets) + 1)
     return int(np.flatnonzero(running >= share)[-1]) + 1 if (running >= share).any() else 0
+
+
+def calibration_metrics(statements: Statements) -> dict[str, Any]:
+    """What is known, and how well confidences fit: over everything and by decile."""
+    bins = reliability_bins(statements)
+    return {
+        "known_digits": known_digits(statements),
+        "correct_among_first_250": float(statements.share_correct[:250].mean()),
+        "correct": float(statements.share_correct.mean()),
+        "overall": asdict(overall_bound(statements)),
+        "decile_confidence": bins.confidence.tolist(),
+        "decile_hallucination_rate": bins.hallucination_rate.tolist(),
+    }
 
 
 def _flat(

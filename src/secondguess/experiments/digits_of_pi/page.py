@@ -39,7 +39,13 @@ def pi_section(parts: Mapping[str, PartResult]) -> Section:
         tables=(
             _ranking_table(samples["rate_and_standard_error"]),
             _decoder_table(parts["decoders"].metrics),
-            _decile_table(samples, parts["exact"].metrics),
+            _decile_table(
+                "Confidence and hallucination rate by decile", samples, parts["exact"].metrics
+            ),
+            _decile_table(
+                "The same after recalibration on held-out pairs",
+                *(parts["recalibration"].metrics[which]["after"] for which in ("samples", "exact")),
+            ),
             _outlier_table(samples["outliers"]),
         ),
         answers=answer_groups(parts["examples"].metrics),
@@ -148,9 +154,9 @@ def _decoder_table(decoders: Mapping[str, Mapping[str, float]]) -> Table:
     )
 
 
-def _decile_table(samples: Mapping[str, Any], exact: Mapping[str, Any]) -> Table:
+def _decile_table(title: str, samples: Mapping[str, Any], exact: Mapping[str, Any]) -> Table:
     return Table(
-        title="Confidence and hallucination rate by decile",
+        title=title,
         columns=(
             "Decile",
             "Samples: C",

@@ -19,11 +19,9 @@ from secondguess.experiments.digits_of_pi.decoders import decoder_rates
 from secondguess.experiments.digits_of_pi.evaluation import (
     MALFORMED,
     Statements,
+    calibration_metrics,
     draw_statements,
     exact_statements,
-    known_digits,
-    overall_bound,
-    reliability_bins,
     sampled_statements,
 )
 from secondguess.experiments.digits_of_pi.examples import pick_examples
@@ -37,6 +35,7 @@ from secondguess.experiments.digits_of_pi.rankings import (
     ranking_gaps,
     rates_at,
 )
+from secondguess.experiments.digits_of_pi.recalibrated import recalibration_metrics
 from secondguess.experiments.runner import Part, PartResult, run_preset
 from secondguess.experiments.sequence_models import (
     MODEL_PART,
@@ -72,6 +71,7 @@ class PiConfig:
         even_draws: whether digits and statements are drawn evenly over the steps, or independently.
         num_offsets: digits 1 to this one are asked about when the model is judged.
         num_samples: sampled statements about each of them; a multiple of 10.
+        num_held_out: held-out pairs about each of them, for the recalibration.
         seed: of weights, data and samples.
     """
 
@@ -90,6 +90,7 @@ class PiConfig:
     even_draws: bool = False
     num_offsets: int = 3000
     num_samples: int = 120
+    num_held_out: int = 10
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -161,12 +162,14 @@ def pi_parts(config: PiConfig) -> list[Part]:
     trained = _trained_with(config)
     asked = trained | {"num_offsets": config.num_offsets}
     sampled = asked | {"num_samples": config.num_samples}
+    recalibrated = sampled | {"num_held_out": config.num_held_out}
     return [
         Part(name=name, config=depends_on, compute=partial(compute, config), effort=effort)
         for name, compute, depends_on, effort in (
             (MODEL_PART, _train, trained, 10.0),
             ("exact", _score_exactly, asked, 2.0),
             ("samples", _sample, sampled, 1.0),
+            ("recalibration", _recalibrate, recalibrated, 0.1),
             ("decoders", _decode, asked, 1.0),
             ("examples", _pick_examples, asked, 0.1),
         )
@@ -197,7 +200,7 @@ def training_batches(config: PiConfig, pairs: PiPairs) -> Callable[[int], Batch]
 
 def _trained_with(config: PiConfig) -> dict[str, Any]:
     """What the trained model depends on."""
-    only_judging = ("num_offsets", "num_samples")
+    only_judging = ("num_offsets", "num_samples", "num_held_out")
     return {name: value for name, value in asdict(config).items() if name not in only_judging}
 
 
@@ -237,7 +240,7 @@ def _score_exactly(config: PiConfig, directory: Path, done: object) -> PartResul
     offsets = np.arange(1, config.num_offsets + 1)
     statements = exact_statements(model, pairs, offsets)
     return PartResult(
-        metrics=_calibration_metrics(statements)
+        metrics=calibration_metrics(statements)
         | {"malformed_share": float(1 - statements.weights.sum(axis=1).mean())},
         arrays=statements.arrays(),
     )
@@ -269,7 +272,7 @@ def _sample(config: PiConfig, directory: Path, done: Mapping[str, PartResult]) -
         for name, gap in gaps.items()
     }
     return PartResult(
-        metrics=_calibration_metrics(statements)
+        metrics=calibration_metrics(statements)
         | {
             "malformed_share": float((statements.columns == MALFORMED).mean()),
             "rate_and_standard_error": rates,
@@ -279,16 +282,15 @@ def _sample(config: PiConfig, directory: Path, done: Mapping[str, PartResult]) -
     )
 
 
-def _calibration_metrics(statements: Statements) -> dict[str, Any]:
-    bins = reliability_bins(statements)
-    return {
-        "known_digits": known_digits(statements),
-        "correct_among_first_250": float(statements.share_correct[:250].mean()),
-        "correct": float(statements.share_correct.mean()),
-        "overall": asdict(overall_bound(statements)),
-        "decile_confidence": bins.confidence.tolist(),
-        "decile_hallucination_rate": bins.hallucination_rate.tolist(),
-    }
+def _recalibrate(config: PiConfig, directory: Path, done: Mapping[str, PartResult]) -> PartResult:
+    return PartResult(
+        metrics=recalibration_metrics(
+            Statements.from_arrays(done["exact"].arrays),
+            Statements.from_arrays(done["samples"].arrays),
+            num_pairs=config.num_held_out,
+            rng=np.random.default_rng([config.seed, 5]),
+        )
+    )
 
 
 def _decode(config: PiConfig, directory: Path, done: object) -> PartResult:

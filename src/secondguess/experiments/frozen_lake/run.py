@@ -1,8 +1,9 @@
 """The presets of the experiment, and its parts: the exact predictor, training, samples of both.
 
 `quick` and `cpu` use small networks and the experts' action probabilities as soft targets, which
-makes cheating learnable within their budgets; `paper` is everything as published but for the
-discount (see `ExpertConfig`).
+makes cheating learnable within their budgets; `quick-sampled` and `cpu-sampled` learn from sampled
+actions alone, as the paper does; `paper` is everything as published but for the discount (see
+`ExpertConfig`).
 """
 
 from __future__ import annotations
@@ -116,12 +117,16 @@ _SMALL = LakeConfig(
     clip_norm=1.0,
     average_decay=0.998,
 )
+_QUICK = replace(_SMALL, num_steps=1200, track_every=300, num_samples=640)
+_CPU = replace(_SMALL, num_steps=18_000)
 PRESETS = {
-    "quick": replace(_SMALL, num_steps=1200, track_every=300, num_samples=640),
-    "cpu": replace(_SMALL, num_steps=18_000),
+    "quick": _QUICK,
+    "quick-sampled": replace(_QUICK, soft_targets=False),
+    "cpu": _CPU,
+    "cpu-sampled": replace(_CPU, soft_targets=False),
     "paper": LakeConfig(),
 }
-STILL_LEARNING = ("quick",)
+STILL_LEARNING = ("quick", "quick-sampled")
 """Presets whose network is not judged (see `needs.py`), but the exact predictor is."""
 
 
@@ -129,7 +134,7 @@ def run_frozen_lake(*, preset: str, out: Path, seed: int = 0) -> Path:
     """Run or resume one seed; returns the directory of its results.
 
     Args:
-        preset: `quick`, `cpu` or `paper`.
+        preset: a key of `PRESETS`.
         out: where results of all experiments are.
         seed: of weights, data and samples.
     """
