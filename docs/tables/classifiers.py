@@ -35,8 +35,10 @@ from sklearn.preprocessing import StandardScaler
 
 import secondguess as sg
 from secondguess.classification.fit_warnings import PairFitWarning
-from secondguess.classification.logistic import cross_fit_logistic, fit_logistic
-from secondguess.classification.splitting import folds_of
+from secondguess.classification.inputs import Standardisation
+from secondguess.classification.logistic import CrossFitted, fit_logistic
+from secondguess.classification.stacked_fitting import cross_fit_rows, regression_folds
+from secondguess.classification.weighting import prepared_rows
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results" / "classifiers.json"
@@ -67,36 +69,40 @@ def on_top_of(estimator: Any) -> Callable[[Part, np.ndarray], Fitted]:
 
 
 def soft_logistic(rows: Part, groups: np.ndarray) -> Fitted:
-    """Logistic regression on the shares of labels, penalty by cross-validation; p(1 - p)."""
-    scaler = StandardScaler().fit(rows.features)
-    inputs = np.asarray(scaler.transform(rows.features))
-    folds = folds_of(len(inputs), 5, rng=np.random.default_rng(0), groups=groups)
-    model = cross_fit_logistic(inputs, rows.counts, folds).model
+    """Logistic regression on the shares of labels, penalty by cross-validation; p(1 - p).
+
+    It is the one that the default begins with, on the same folds.
+    """
+    fitted, standardise = _regression(rows, groups)
 
     def predict(features: np.ndarray) -> sg.Prediction:
-        probs = softmax(model(np.asarray(scaler.transform(features))), axis=1)
+        probs = softmax(fitted.model(standardise(features)), axis=1)
         return sg.Prediction(probs, probs * (1 - probs))
 
     return predict
 
 
+def _regression(rows: Part, groups: np.ndarray) -> tuple[CrossFitted, Standardisation]:
+    data = sg.PairData.from_counts(rows.counts)
+    prepared, standardise = prepared_rows(rows.features.astype(float), data, groups=groups)
+    seed = int(np.random.RandomState(0).randint(2**31 - 1))  # that of random_state=0
+    return cross_fit_rows(prepared, regression_folds(prepared, seed)), standardise
+
+
 def bagging(rows: Part, groups: np.ndarray) -> Fitted:
     """Eight such regressions, each on a bootstrap of the items and one sampled label of each."""
-    scaler = StandardScaler().fit(rows.features)
-    inputs = np.asarray(scaler.transform(rows.features))
-    rng = np.random.default_rng(0)
-    folds = folds_of(len(inputs), 5, rng=rng, groups=groups)
-    penalty = cross_fit_logistic(inputs, rows.counts, folds).penalty
+    fitted, standardise = _regression(rows, groups)
+    inputs, rng = standardise(rows.features), np.random.default_rng(0)
     members = []
     for _ in range(NUM_MEMBERS):
         chosen = rng.integers(len(inputs), size=len(inputs))
         shares = rows.counts[chosen] / rows.counts[chosen].sum(axis=1, keepdims=True)
         label = (rng.random((len(chosen), 1)) > shares.cumsum(axis=1)[:, :-1]).sum(axis=1)
         sampled = np.eye(shares.shape[1])[label]
-        members.append(fit_logistic(inputs[chosen], sampled, penalty))
+        members.append(fit_logistic(inputs[chosen], sampled, fitted.penalty))
 
     def predict(features: np.ndarray) -> sg.Prediction:
-        scaled = np.asarray(scaler.transform(features))
+        scaled = standardise(features)
         probs = np.stack([softmax(member(scaled), axis=1) for member in members])
         return sg.Prediction(probs.mean(axis=0), probs.var(axis=0, ddof=1))
 
@@ -106,7 +112,6 @@ def bagging(rows: Part, groups: np.ndarray) -> Fitted:
 def forest(rows: Part, groups: np.ndarray) -> Fitted:
     """A random forest on one row per label, leaf size by cross-validation; spread of the trees."""
     features, labels, owner = _one_row_per_label(rows)
-    classes = np.arange(rows.counts.shape[1])
 
     def loss(leaf: int) -> float:
         model = RandomForestClassifier(100, min_samples_leaf=leaf, random_state=0)
@@ -115,15 +120,18 @@ def forest(rows: Part, groups: np.ndarray) -> Fitted:
         probs = np.asarray(found)
         return -float(np.log(_smooth(probs)[np.arange(len(labels)), labels]).mean())
 
-    leaf = min((5, 20, 80), key=loss)
-    model = RandomForestClassifier(200, min_samples_leaf=leaf, random_state=0)
+    return _forest(rows, 200, leaf=min((5, 20, 80), key=loss))
+
+
+def _forest(rows: Part, num_trees: int, *, leaf: int) -> Fitted:
+    features, labels, _ = _one_row_per_label(rows)
+    model = RandomForestClassifier(num_trees, min_samples_leaf=leaf, random_state=0)
     model.fit(features, labels)
-    known = np.searchsorted(classes, model.classes_)
 
     def predict(inputs: np.ndarray) -> sg.Prediction:
-        trees = np.zeros((len(model.estimators_), len(inputs), len(classes)))
+        trees = np.zeros((len(model.estimators_), len(inputs), rows.counts.shape[1]))
         for tree, estimator in zip(trees, model.estimators_, strict=True):
-            tree[:, known] = estimator.predict_proba(inputs)
+            tree[:, model.classes_] = estimator.predict_proba(inputs)
         return sg.Prediction(_smooth(trees.mean(axis=0)), trees.var(axis=0, ddof=1))
 
     return predict
@@ -142,6 +150,11 @@ def _one_row_per_label(rows: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _smooth(probs: np.ndarray) -> np.ndarray:
     return 0.999 * probs + 0.001 / probs.shape[1]
+
+
+def light_forest(rows: Part, groups: np.ndarray) -> Fitted:
+    """As `forest`, with 100 trees and leaves of 20."""
+    return _forest(rows, 100, leaf=20)
 
 
 SOFT = "soft logistic regression, p(1 - p)"
@@ -164,6 +177,21 @@ METHODS: dict[str, Callable[[Part, np.ndarray], Fitted]] = {
 }
 
 
+MOST_ROWS = 1100
+"""With more training rows the slow methods take their lighter form."""
+LIGHT: dict[str, Callable[[Part, np.ndarray], Fitted]] = {
+    "pairs on gradient boosting": on_top_of(
+        HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=15, random_state=0)
+    ),
+    "pairs on a random forest": on_top_of(
+        RandomForestClassifier(20, min_samples_leaf=10, max_samples=0.1, random_state=0).set_params(
+            max_features=0.3
+        )
+    ),
+    "random forest": light_forest,
+}
+
+
 def measure(
     method: str, training: Part, testing: Part, groups: np.ndarray
 ) -> tuple[dict[str, Any], np.ndarray]:
@@ -171,7 +199,8 @@ def measure(
     start = time.process_time()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        predict = METHODS[method](training, groups)
+        light = len(training.counts) > MOST_ROWS and method in LIGHT
+        predict = (LIGHT if light else METHODS)[method](training, groups)
     seconds = time.process_time() - start
     prediction = predict(testing.features)
     counts, totals = testing.counts, testing.counts.sum(axis=1)
@@ -204,7 +233,7 @@ def measure(
 FAST = ("PairClassifier", SOFT, "pairs on logistic regression", "bagging of 8")
 """Measured at every size, before the others."""
 SLOW = ("pairs on gradient boosting", "random forest", "pairs on a random forest")
-"""Measured at up to 1,000 rows."""
+"""Measured last, and with more than 1,000 rows in a lighter form."""
 
 
 def cells() -> Iterator[tuple[str, int, str, int]]:
@@ -217,6 +246,8 @@ def cells() -> Iterator[tuple[str, int, str, int]]:
     for size, method in product(SIZES[:2], SLOW):
         yield from product(names, [size], [method], [0])
     yield from product(names, SIZES[2:], FAST[2:], [0])
+    for size, method in product(SIZES[2:], SLOW):
+        yield from product(names, [size], [method], [0])
 
 
 def cache_of(folder: Path) -> Path:
