@@ -24,7 +24,7 @@ from secondguess.classification.fitting import (
     hold_out,
     train_network,
 )
-from secondguess.classification.heads import HeadName, PairModel, head_name
+from secondguess.classification.heads import HeadName, PairModel
 from secondguess.classification.joint import PairJoint
 from secondguess.classification.logistic import (
     NUM_SEARCH_FOLDS,
@@ -88,8 +88,8 @@ def _fit_on_split(
     likeliest = int(np.argmax([np.average(each, weights=validation.weights) for each in log_probs]))
     free = model = candidates[likeliest]
     history = _NO_HISTORY
-    if not _better_marginal([free], [_as_regression(free)], [validation]):
-        model = _linear(base, rows, settings, head_name(free.head), keeps_marginal=True)
+    if not _better_marginal([free], [kept := _as_regression(free)], [validation]):
+        model = kept
     if settings.network is not None and len(rows.data) >= MIN_NETWORK_ROWS:
         network, trained = _add_network(free, rows, settings, "network", validation)
         gain = _log_probs(network, validation) - _log_probs(model, validation)
@@ -106,17 +106,14 @@ def _fit_in_folds(
 ) -> FittedModel:
     parts = [(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in np.unique(folds)]
     if len(parts) < 2:
-        head = _heads(rows, settings)[0]
-        return FittedModel(_linear(base, rows, settings, head, keeps_marginal=True), _NO_HISTORY)
+        model = _as_regression(_linear(base, rows, settings, _heads(rows, settings)[0]))
+        return FittedModel(model, _NO_HISTORY)
     head, free = _choose_head(base, rows, parts, settings)
     free += [_linear(base, rows.take(t), settings, head) for t, _ in parts[len(free) :]]
     held = [rows.take(h) for _, h in parts]
-    keeps_marginal = not _better_marginal(free, [_as_regression(model) for model in free], held)
-    models, steps = free, 0
-    if keeps_marginal:
-        models = [
-            _linear(base, rows.take(t), settings, head, keeps_marginal=True) for t, _ in parts
-        ]
+    kept = [_as_regression(model) for model in free]
+    is_better = _better_marginal(free, kept, held)
+    models, steps = free if is_better else kept, 0
     if settings.network is not None and len(rows.data) >= MIN_NETWORK_ROWS:
         models, steps = _networks_in_folds(free, models, rows, parts, settings)
     held_out = [_predict(model, part) for model, part in zip(models, held, strict=True)]
@@ -125,12 +122,11 @@ def _fit_in_folds(
         np.concatenate([part.probs for part in held_out])[order],
         np.concatenate([part.variance for part in held_out])[order],
     )
-    history = _NO_HISTORY
+    model, history = _linear(base, rows, settings, head), _NO_HISTORY
     if steps:
-        model = _linear(base, rows, settings, head)
         model, history = _add_network(model, rows, settings, "all-rows", num_steps=steps)
     else:
-        model = _linear(base, rows, settings, head, keeps_marginal=keeps_marginal)
+        model = model if is_better else _as_regression(model)
         prediction = _mean(prediction, _predict(model, rows))
     return FittedModel(model, history, prediction, rows.data, rows.groups, rows.weights)
 
@@ -195,18 +191,9 @@ def _choose_head(
     return chosen, models[chosen]
 
 
-def _linear(
-    base: CrossFitted,
-    rows: Rows,
-    settings: FitSettings,
-    head: HeadName,
-    *,
-    keeps_marginal: bool = False,
-) -> PairModel:
+def _linear(base: CrossFitted, rows: Rows, settings: FitSettings, head: HeadName) -> PairModel:
     logits = rows.inputs[:, -base.logits.shape[1] :].numpy()
     model = linear_model(base.model, logits, head, settings.num_components, rows.weights)
-    if keeps_marginal:
-        keep_marginal(model.head)
     fit_head(
         model,
         rows,
@@ -260,7 +247,12 @@ def cross_fit_rows(rows: Rows, folds: IntArray) -> CrossFitted:
 
 
 def _as_regression(model: PairModel) -> PairModel:
-    """A copy whose marginal is the regression's."""
+    """A copy whose marginal is the regression's.
+
+    How responses depend on each other it learned beside a marginal that was free to calibrate
+    itself. Fitted beside a marginal that is too flat, the dependence would make up for it, and the
+    variance come out too large.
+    """
     model = copy.deepcopy(model)
     keep_marginal(model.head)
     return model
