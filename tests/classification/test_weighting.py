@@ -46,36 +46,14 @@ def test_copies_of_an_input_share_a_group() -> None:
     assert found.weights is None  # the responses differ, so that none is a copy
 
 
-def test_balanced_classes_have_equal_shares() -> None:
-    data = PairData.from_counts([[3, 0], [3, 0], [3, 0], [0, 3]])
-    weights = item_weights(data, None, "balanced")
-    np.testing.assert_allclose(weights, [2 / 3, 2 / 3, 2 / 3, 2])
-    X, counts, _, _ = _world(400)
-    rare = np.flatnonzero((counts[:, 1] < 3) | (np.arange(400) % 8 == 0))
-    plain, balanced = (
-        PairClassifier("counts", backbone="linear", class_weight=weight)
-        .fit(X[rare], counts[rare])
-        .predict_proba(X[rare])
-        .mean(axis=0)
-        for weight in (None, "balanced")
-    )
-    assert abs(balanced[0] - 0.5) < abs(plain[0] - 0.5) - 0.05
-
-
 @pytest.mark.parametrize(
-    ("sample_weight", "class_weight", "match"),
-    [
-        ([0, 0], None, "0 for every row"),
-        ([1, -1], None, "Negative values"),
-        ([1, 2, 3], None, "sample_weight"),
-        (None, "equal", "expected 'balanced'"),
-        (None, {0: -1.0}, "0 or more"),
-    ],
+    ("sample_weight", "match"),
+    [([0, 0], "non-zero"), ([1, -1], "Negative values"), ([1, 2, 3], "sample_weight")],
 )
-def test_impossible_weights_are_refused(sample_weight, class_weight, match) -> None:
+def test_impossible_weights_are_refused(sample_weight, match) -> None:
     data = PairData.from_counts([[3, 0], [0, 3]])
     with pytest.raises(ValueError, match=match):
-        item_weights(data, sample_weight, class_weight)
+        item_weights(data, sample_weight)
 
 
 def test_an_estimator_without_weights_takes_whole_numbers_only() -> None:

@@ -31,7 +31,7 @@ from secondguess.classification.defaults import (
     network_beside_regression,
 )
 from secondguess.classification.distributions import predicted_distribution
-from secondguess.classification.fit_warnings import warn_of_recalibration
+from secondguess.classification.fit_warnings import warn_of_few_pairs, warn_of_recalibration
 from secondguess.classification.fitting import FitSettings, LossName, Rows, check_loss
 from secondguess.classification.heads import HeadName, PairModel
 from secondguess.classification.inputs import (
@@ -51,7 +51,7 @@ from secondguess.classification.saved_estimators import restore, saved_classifie
 from secondguess.classification.saving import SavedClassifier
 from secondguess.classification.stacked_fitting import fit_stacked
 from secondguess.classification.variance_map import VarianceMap, fit_variance_map
-from secondguess.classification.weighting import ClassWeight, item_weights, prepared_rows
+from secondguess.classification.weighting import item_weights, prepared_rows
 from secondguess.theory.distribution import PredictedDistribution
 from secondguess.training.loop import TrainingHistory
 
@@ -94,12 +94,6 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         width: width of the network; the paper's, and the default of `mlp`, is 128. With `auto` it
             follows the number of rows, as do the settings of the training (`defaults.py`).
         classes: the labels there are, in order, where not all of them occur in y.
-        class_weight: weights of the classes by label, or `balanced`, which gives every class the
-            same share of all labels; an item weighs the mean of the weights of its labels. All
-            that is predicted then speaks of a population weighted so, in which rare classes are
-            more probable than they are. `calibrate` and its intervals do not: they are about the
-            rows they are given, whatever the classifier was fitted to, and hold as ever, but widen
-            with the difference.
         loss: `all_pairs` uses all annotations of a row at once, `pair` a random pair per epoch,
             `snapshot` the likelihood of all annotations (mixture head).
         eigenvalue_weight: weight of the negative-eigenvalue penalty (symmetric head).
@@ -133,7 +127,6 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
 
     targets: Targets | None
     head: HeadName | None
-    class_weight: ClassWeight | None
     loss: LossName
     n_features_in_: int
     feature_names_in_: NDArray[Any]
@@ -150,7 +143,6 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         backbone: nn.Module | BackboneName = "auto",
         width: int | None = None,
         classes: Sequence[Any] | None = None,
-        class_weight: ClassWeight | None = None,
         loss: LossName = "all_pairs",
         eigenvalue_weight: float = EIGENVALUE_WEIGHT,
         recalibrate: bool | Literal["likelihood"] = True,
@@ -172,7 +164,6 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         self.backbone = backbone
         self.width = width
         self.classes = classes
-        self.class_weight = class_weight
         self.loss = loss
         self.eigenvalue_weight = eigenvalue_weight
         self.recalibrate = recalibrate
@@ -211,9 +202,7 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         check_loss(self.loss)
         self._check_backbone()
         data = self._targets_to_fit(y, self.classes)
-        rows = self._rows_to_fit(
-            X, data, groups, item_weights(data, sample_weight, self.class_weight)
-        )
+        rows = self._rows_to_fit(X, data, groups, item_weights(data, sample_weight))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held_out = None if validation is None else self._rows(*validation)
         settings = self._settings(len(rows.data), seed)
@@ -228,6 +217,7 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             # In float64 a prediction does not depend on the rows that are predicted with it.
             self.model_.cpu().double()
         self.variance_map_ = VarianceMap()
+        warn_of_few_pairs(rows.data)
         if fitted.held_out is not None and fitted.held_out_data is not None:
             found, data = fitted.held_out, fitted.held_out_data
             if self.recalibrate is True:

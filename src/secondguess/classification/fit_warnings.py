@@ -41,20 +41,18 @@ def warn_of_training(history: TrainingHistory) -> None:
         )
 
 
-def warn_of_few_pairs(data: PairData, *, held_out: bool = True) -> None:
+def warn_of_few_pairs(data: PairData) -> None:
     """Warn where there are too few pairs to know whether the variance is right.
 
     Args:
-        data: the responses of a fit.
-        held_out: whether any rows were held out.
+        data: the responses of a fit, each distinct item once.
     """
     num_paired = int(data.has_pair.sum())
-    if held_out and num_paired >= MIN_ROWS:
+    if num_paired >= MIN_ROWS:
         return
     warnings.warn(
-        f"{num_paired} of {len(data)} distinct items have two responses or more: with fewer than "
-        f"{MIN_ROWS} that were held out, the variance is not checked or recalibrated. It says "
-        f"little about so small a set; collect more pairs before you rely on it.",
+        f"{num_paired} distinct items have two responses or more: with fewer than {MIN_ROWS} the "
+        f"variance is neither recalibrated nor checked. Collect more pairs before you rely on it.",
         PairFitWarning,
         stacklevel=3,
     )

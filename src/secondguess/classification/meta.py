@@ -50,7 +50,7 @@ from secondguess.classification.recalibration import PairRecalibration, fit_reca
 from secondguess.classification.splitting import folds_of
 from secondguess.classification.table_joint import TableJoint
 from secondguess.classification.variance_map import VarianceMap, fit_variance_map
-from secondguess.classification.weighting import ClassWeight, distinct_rows, item_weights
+from secondguess.classification.weighting import distinct_rows, item_weights
 
 
 class FittedClone(NamedTuple):
@@ -90,8 +90,6 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             cloned.
         targets: `responses` or `counts`, as for `PairClassifier`.
         classes: the labels there are, in order, where not all of them occur in y.
-        class_weight: weights of the classes; see `PairClassifier` for what they do. The estimator
-            must take a `sample_weight` then.
         num_folds: clones that are fitted without a part of the items, for the recalibration.
         recalibrate: whether to recalibrate by what those clones say; without it none are fitted.
         random_state: seed of folds and of the responses that are drawn; the estimator has its own.
@@ -106,7 +104,6 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
     """
 
     targets: Targets | None
-    class_weight: ClassWeight | None
     n_features_in_: int
     feature_names_in_: NDArray[Any]
 
@@ -116,7 +113,6 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         targets: Targets | None = None,
         *,
         classes: Sequence[Any] | None = None,
-        class_weight: ClassWeight | None = None,
         num_folds: int = 5,
         recalibrate: bool = True,
         random_state: int | np.random.RandomState | None = 0,
@@ -124,7 +120,6 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         self.estimator = estimator
         self.targets = targets
         self.classes = classes
-        self.class_weight = class_weight
         self.num_folds = num_folds
         self.recalibrate = recalibrate
         self.random_state = random_state
@@ -155,7 +150,7 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         data = self._targets_to_fit(y, self.classes)
         inputs = self._inputs(X, fitting=True)
         check_consistent_length(inputs, data)
-        weights = item_weights(data, sample_weight, self.class_weight)
+        weights = item_weights(data, sample_weight)
         chosen, weights, keys = distinct_rows(inputs, data, groups, weights)
         inputs, data = _safe_indexing(inputs, chosen), data[chosen]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -241,7 +236,7 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             if again is None:
                 raise TypeError(
                     f"{type(estimator).__name__} takes no sample_weight; expected whole numbers as "
-                    f"weights, no class_weight, or an estimator that takes weights."
+                    f"weights, or an estimator that takes weights."
                 )
             rows, first, response = rows[again], first[again], response[again]
         table = with_first_response(_safe_indexing(features, rows), first, self.classes_)

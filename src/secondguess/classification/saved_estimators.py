@@ -20,7 +20,7 @@ from secondguess.classification.saving import MODEL, SavedClassifier
 from secondguess.classification.stacking import empty_stacked_model, network_size
 from secondguess.training.devices import device_of
 
-_NOT_SAVED = ("classes", "class_weight", "random_state", "checkpoint_dir", "device")
+_NOT_SAVED = ("classes", "random_state", "checkpoint_dir", "device")
 """Settings that are about a fit or a machine; the classes are saved as those of the fit."""
 
 

@@ -10,7 +10,7 @@ Axes: rows (n), then features or classes.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,8 +22,6 @@ from secondguess.classification.fitting import Rows
 from secondguess.classification.inputs import Standardisation
 from secondguess.classification.pairs import PairData
 from secondguess.classification.splitting import row_keys
-
-ClassWeight = Literal["balanced"] | dict[Any, float]
 
 
 class DistinctRows(NamedTuple):
@@ -40,42 +38,22 @@ class DistinctRows(NamedTuple):
     groups: NDArray[Any]
 
 
-def item_weights(
-    data: PairData, sample_weight: ArrayLike | None, class_weight: ClassWeight | None
-) -> FloatArray | None:
-    """The weight of each item, `(n,)`, or None where all are 1.
+def item_weights(data: PairData, sample_weight: ArrayLike | None) -> FloatArray | None:
+    """The weight of each item, `(n,)`, checked; None where all are 1.
 
-    An item has as its class weight the mean of those of its labels. `balanced` gives every class
-    the same share of all labels (weighted by the items); a dict leaves classes it does not name at
-    1.
+    There are no weights of classes: a weight that depends on an item's own labels makes these
+    depend on each other. (Take two labels, mostly 0, where the rare class 1 weighs ten times as
+    much: an item with one of each then counts more often than chance would have it, and the
+    covariance of pairs comes out negative, although people answered independently.)
 
-    >>> data = PairData.from_counts([[2, 0], [1, 1], [2, 0]])
-    >>> item_weights(data, [1, 1, 2], {1: 3.0})
-    array([1., 2., 2.])
+    >>> item_weights(PairData.from_counts([[2, 0], [1, 1], [2, 0]]), [1, 0, 2])
+    array([1., 0., 2.])
     """
-    if sample_weight is None and class_weight is None:
+    if sample_weight is None:
         return None
-    weights = _check_sample_weight(
+    return _check_sample_weight(
         sample_weight, np.empty((len(data), 1)), dtype=np.float64, ensure_non_negative=True
     )
-    if not weights.any():
-        raise ValueError("sample_weight is 0 for every row; expected a positive weight somewhere.")
-    if class_weight is None:
-        return weights
-    counts = data.counts()
-    shares = counts / counts.sum(axis=1, keepdims=True)
-    if isinstance(class_weight, str):
-        if class_weight != "balanced":
-            raise ValueError(
-                f"class_weight is {class_weight!r}; expected 'balanced', a dict or None."
-            )
-        totals = weights @ shares
-        per_class = weights.sum() / (len(totals) * np.where(totals > 0, totals, 1.0))
-    else:
-        per_class = np.array([class_weight.get(label, 1.0) for label in data.classes.tolist()])
-        if not (np.isfinite(per_class) & (per_class >= 0)).all():
-            raise ValueError(f"class_weight is {class_weight}; expected weights of 0 or more.")
-    return weights * (shares @ per_class)
 
 
 def distinct_rows(
