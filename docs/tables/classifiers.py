@@ -120,12 +120,8 @@ def forest(rows: Part, groups: np.ndarray) -> Fitted:
         probs = np.asarray(found)
         return -float(np.log(_smooth(probs)[np.arange(len(labels)), labels]).mean())
 
-    return _forest(rows, 200, leaf=min((5, 20, 80), key=loss))
-
-
-def _forest(rows: Part, num_trees: int, *, leaf: int) -> Fitted:
-    features, labels, _ = _one_row_per_label(rows)
-    model = RandomForestClassifier(num_trees, min_samples_leaf=leaf, random_state=0)
+    leaf = min((5, 20, 80), key=loss)
+    model = RandomForestClassifier(200, min_samples_leaf=leaf, random_state=0)
     model.fit(features, labels)
 
     def predict(inputs: np.ndarray) -> sg.Prediction:
@@ -152,11 +148,6 @@ def _smooth(probs: np.ndarray) -> np.ndarray:
     return 0.999 * probs + 0.001 / probs.shape[1]
 
 
-def light_forest(rows: Part, groups: np.ndarray) -> Fitted:
-    """As `forest`, with 100 trees and leaves of 20."""
-    return _forest(rows, 100, leaf=20)
-
-
 SOFT = "soft logistic regression, p(1 - p)"
 METHODS: dict[str, Callable[[Part, np.ndarray], Fitted]] = {
     "PairClassifier": pair_classifier,
@@ -177,21 +168,6 @@ METHODS: dict[str, Callable[[Part, np.ndarray], Fitted]] = {
 }
 
 
-MOST_ROWS = 1100
-"""With more training rows the slow methods take their lighter form."""
-LIGHT: dict[str, Callable[[Part, np.ndarray], Fitted]] = {
-    "pairs on gradient boosting": on_top_of(
-        HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=15, random_state=0)
-    ),
-    "pairs on a random forest": on_top_of(
-        RandomForestClassifier(20, min_samples_leaf=10, max_samples=0.1, random_state=0).set_params(
-            max_features=0.3
-        )
-    ),
-    "random forest": light_forest,
-}
-
-
 def measure(
     method: str, training: Part, testing: Part, groups: np.ndarray
 ) -> tuple[dict[str, Any], np.ndarray]:
@@ -199,8 +175,7 @@ def measure(
     start = time.process_time()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        light = len(training.counts) > MOST_ROWS and method in LIGHT
-        predict = (LIGHT if light else METHODS)[method](training, groups)
+        predict = METHODS[method](training, groups)
     seconds = time.process_time() - start
     prediction = predict(testing.features)
     counts, totals = testing.counts, testing.counts.sum(axis=1)
@@ -233,7 +208,7 @@ def measure(
 FAST = ("PairClassifier", SOFT, "pairs on logistic regression", "bagging of 8")
 """Measured at every size, before the others."""
 SLOW = ("pairs on gradient boosting", "random forest", "pairs on a random forest")
-"""Measured last, and with more than 1,000 rows in a lighter form."""
+"""Measured at up to 1,000 rows."""
 
 
 def cells() -> Iterator[tuple[str, int, str, int]]:
@@ -246,8 +221,6 @@ def cells() -> Iterator[tuple[str, int, str, int]]:
     for size, method in product(SIZES[:2], SLOW):
         yield from product(names, [size], [method], [0])
     yield from product(names, SIZES[2:], FAST[2:], [0])
-    for size, method in product(SIZES[2:], SLOW):
-        yield from product(names, [size], [method], [0])
 
 
 def cache_of(folder: Path) -> Path:
@@ -294,8 +267,16 @@ def run(folder: Path, minutes: float) -> None:
         path.with_suffix(".partial").replace(path)
 
 
+def cell_of(row: dict[str, Any]) -> tuple[str, int, str, int]:
+    """Data set, size, method and seed."""
+    return row["data"], row["size"], row["method"], row["seed"]
+
+
 def collect(folder: Path) -> None:
-    """Write the result from the cells that are there, with differences of log-loss."""
+    """Write the result from the cells that are there, with differences of log-loss.
+
+    Cells that were measured with an earlier version, and not since, stay, and say so.
+    """
     found = []
     for path in sorted(cache_of(folder).glob("*.npz")):
         with np.load(path) as arrays:
@@ -319,6 +300,10 @@ def collect(folder: Path) -> None:
         order = names.index(row["data"]), row["rows"], methods.index(row["method"])
         return (*order, row["seed"])
 
+    measured_now = {cell_of(row) for row in rows}
+    for row in measured():
+        if cell_of(row) not in measured_now:
+            rows.append({**row, "older": True})
     rows.sort(key=place)
     RESULTS.write_text(json.dumps({"command": COMMAND, "rows": rows}, indent=1) + "\n")
 
@@ -334,7 +319,7 @@ def table_of_all(rows: list[dict[str, Any]]) -> str:
         lines.append(
             [
                 row["data"],
-                row["method"],
+                row["method"] + ("\\*" if row.get("older") else ""),
                 f"{row['rows']:,}",
                 str(row["seed"]),
                 f"{row['accuracy']:.3f}",

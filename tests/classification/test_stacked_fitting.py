@@ -274,12 +274,3 @@ def test_a_kept_marginal_leaves_a_valid_joint(head) -> None:
     if head != "binary":  # which gives no table for three classes
         torch.testing.assert_close(joint.log_joint.exp().sum(-1), wanted)
         assert (torch.linalg.eigvalsh(joint.log_joint.exp()) > -1e-12).all()
-
-
-@pytest.mark.parametrize("num_rows", [2, 10, 40])
-def test_too_few_pairs_to_know_the_variance_are_named(num_rows) -> None:
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(num_rows, 2)), np.tile([0, 1], (num_rows, 1))
-    with pytest.warns(PairFitWarning, match="distinct items have two responses or more"):
-        model = PairClassifier("responses").fit(X, Y)
-    assert (model.predict_variance(X) > 0).all()

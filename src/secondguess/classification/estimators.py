@@ -31,7 +31,7 @@ from secondguess.classification.defaults import (
     network_beside_regression,
 )
 from secondguess.classification.distributions import predicted_distribution
-from secondguess.classification.fit_warnings import warn_of_few_pairs, warn_of_recalibration
+from secondguess.classification.fit_warnings import warn_of_recalibration
 from secondguess.classification.fitting import FitSettings, LossName, Rows, check_loss
 from secondguess.classification.heads import HeadName, PairModel
 from secondguess.classification.inputs import (
@@ -217,7 +217,6 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             # In float64 a prediction does not depend on the rows that are predicted with it.
             self.model_.cpu().double()
         self.variance_map_ = VarianceMap()
-        warn_of_few_pairs(rows.data)
         if fitted.held_out is not None and fitted.held_out_data is not None:
             found, data = fitted.held_out, fitted.held_out_data
             if self.recalibrate is True:

@@ -41,23 +41,6 @@ def warn_of_training(history: TrainingHistory) -> None:
         )
 
 
-def warn_of_few_pairs(data: PairData) -> None:
-    """Warn where there are too few pairs to know whether the variance is right.
-
-    Args:
-        data: the responses of a fit, each distinct item once.
-    """
-    num_paired = int(data.has_pair.sum())
-    if num_paired >= MIN_ROWS:
-        return
-    warnings.warn(
-        f"{num_paired} distinct items have two responses or more: with fewer than {MIN_ROWS} the "
-        f"variance is neither recalibrated nor checked. Collect more pairs before you rely on it.",
-        PairFitWarning,
-        stacklevel=3,
-    )
-
-
 def warn_of_recalibration(
     prediction: Prediction,
     data: PairData,

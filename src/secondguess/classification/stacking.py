@@ -251,10 +251,7 @@ def fit_head(
 
 
 def _log_prior(head: nn.Module) -> Tensor | float:
-    """Log r (1 - r) of the correlation r where the log-odds are average: a Beta(2, 2) prior.
-
-    Two rows whose annotators happen to disagree are no proof that the model knows everything.
-    """
+    """Log r (1 - r) of the correlation r where the log-odds are average: a Beta(2, 2) prior."""
     if not isinstance(head, CorrelationPairHead):
         return 0.0
     logit = head.outputs.bias[-1]
