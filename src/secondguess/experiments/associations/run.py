@@ -51,9 +51,9 @@ class AssociationsConfig:
     """
 
     training: AssociationTraining
-    sizes: tuple[int, int, int] = (4000, 400, 617)
+    sizes: tuple[int, int, int] = (4000, 400, 300)
     num_answers: int = 15
-    num_prompted: int = 200
+    num_prompted: int = 100
     seed: int = 0
 
 
