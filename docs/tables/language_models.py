@@ -51,9 +51,38 @@ def adapters() -> str:
     )
 
 
+def sequences() -> str:
+    """Sampling, scoring and training, as ratios."""
+    record = kept("scoring")
+    rows = []
+    for each in record["sampling"]:
+        batch = f"batch {each['batch_size']}"
+        rows.append(
+            [f"sample 32 tokens with scores / `generate`, {batch}", f"{each['sample']:.2f}"]
+        )
+        rows.append(["the least: `generate` and one bare pass", f"{each['least']:.2f}"])
+        if "clustered" in each:
+            rows.append(["10 samples for clustering / `generate`", f"{each['clustered']:.2f}"])
+    rows.append(
+        [
+            "120 responses of 20 tokens to a prompt of 200: plain passes / `score`",
+            f"{record['scoring']:.2f}x",
+        ]
+    )
+    rows.append(
+        ["tokens per second of pair training / plain training", f"{record['training']:.2f}x"]
+    )
+    size = record["parameters"] / 1e6
+    return (
+        f"`{record['command']}`, on a random GPT-2 of {size:.0f} million parameters in float32, in "
+        "processor time. The two sides of a ratio are taken in turn in one run.\n\n"
+        f"{table(['', 'measured'], rows, num_left=1)}"
+    )
+
+
 def rendered() -> str:
     """The page with its tables made anew."""
-    return pages.filled(PAGE, {each.__name__: each for each in (thresholds, adapters)})
+    return pages.filled(PAGE, {each.__name__: each for each in (thresholds, adapters, sequences)})
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ EXPERIMENTS = {
         run=_facts, num_seeds={"quick": 1, "cpu": 3}, minutes={"quick": 5, "cpu": 120}
     ),
     "associations": Experiment(
-        run=_associations, num_seeds={"quick": 1, "cpu": 1}, minutes={"quick": 5, "cpu": 20}
+        run=_associations, num_seeds={"quick": 1, "cpu": 1}, minutes={"quick": 5, "cpu": 40}
     ),
 }
 """By the name that the command line uses."""
