@@ -115,10 +115,7 @@ def fit_network(
     recalibration = PairRecalibration()
     if settings.recalibrate:
         recalibration = fit_recalibration(
-            joint,
-            validation.data,
-            snapshot=settings.loss == "snapshot",
-            weights=validation.weights,
+            joint, validation.data, snapshot=settings.loss == "snapshot"
         )
     return FittedModel(
         model,
@@ -126,7 +123,6 @@ def fit_network(
         recalibration(joint).prediction(),
         validation.data,
         validation.groups,
-        validation.weights,
         joint.prediction().variance,
         recalibration,
     )
