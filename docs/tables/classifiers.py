@@ -7,6 +7,7 @@ docs/results/classifiers.json from the cells that are there, and puts the table 
 Cells are kept in the folder `classifiers-cache` of the data folder, one folder in it for each
 version of the library's code, so that a run that was cut short resumes and versions do not mix;
 `--minutes M` begins no new cell after M minutes. Without a data folder it only writes the page.
+Features of the real sets are made first, by docs/tables/classifier_features.py.
 
 Axes: rows (n), features (d), classes (K).
 """
