@@ -4,9 +4,9 @@
     for wheel in *.whl; do unzip -q $wheel -d PEERS; done
     python docs/tables/rival_peers.py PEERS
 
-Only the modules that compute a score from draws or from log-probabilities are loaded: the packages
-themselves need versions of NumPy and transformers that are older than ours. It writes
-docs/results/rival-peers.json, of which `facts.py` makes a table.
+Only the modules that compute a score from draws or from log-probabilities are loaded, not what the
+packages need beside them: uqlm asks for older versions of NumPy and transformers than ours. It
+writes docs/results/rival-peers.json, of which `facts.py` makes a table.
 """
 
 from __future__ import annotations

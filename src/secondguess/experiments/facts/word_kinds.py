@@ -44,7 +44,7 @@ def word_kinds(data_dir: Path | None = None) -> list[Fact]:
     meanings = [
         (fields[1], fields[4 : 4 + 2 * int(fields[3], 16) : 2])
         for fields in lines
-        if fields[0].isdigit() and len(fields[0]) == 8
+        if fields and fields[0].isdigit() and len(fields[0]) == 8
     ]
     num_meanings: dict[str, int] = {}
     for _, words in meanings:
