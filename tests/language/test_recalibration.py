@@ -16,7 +16,12 @@ from secondguess.language.checking import Verdict, check
 from secondguess.language.examples import tiny_pair_model
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.recalibrating import recalibrate
-from secondguess.language.recalibration import LogitLine, SequenceRecalibration, fit_line
+from secondguess.language.recalibration import (
+    LogitLine,
+    SequenceRecalibration,
+    fit_line,
+    fit_repeat_line,
+)
 from secondguess.language.scoring import score, totals
 from secondguess.theory.records import SelfCheatScores
 
@@ -110,6 +115,22 @@ def test_a_gain_counts_as_often_as_its_row() -> None:
     again = fit_line(np.tile(logs, 10), np.tile(events, 10), np.full(3000, 0.1))
     whole = fit_line(logs, events)
     assert (again.slope, again.offset) == pytest.approx((whole.slope, whole.offset), abs=1e-4)
+
+
+def test_where_all_repeat_an_answer_that_would_not_be_is_no_exception() -> None:
+    """Pairs of what people say hold no such answer; drawn ones do, and their C was 20."""
+    seen = np.log(np.random.default_rng(0).uniform(0.97, 1.0, 200))
+    assert fit_line(seen, np.ones(200)) == LogitLine()  # calibrated, as far as can be seen
+    line = fit_repeat_line(seen, np.ones(200))
+    for logs in (-30.0, np.log(0.97), 0.0):
+        assert np.exp(line(logs)) == pytest.approx(201 / 202, abs=0.005)
+    drawn = SelfCheatScores(np.log([0.2, 0.9]), np.array([-5.0, np.log(0.99)]))
+    found = SequenceRecalibration(LogitLine(), line, num_pairs=200)(drawn)
+    np.testing.assert_allclose(found.epistemic_confidence, [0.2, 0.9], rtol=0.01)
+    # One pair that does not repeat, and the chance may depend on the answer again.
+    all_but_one = np.append(np.ones(199), 0)
+    assert fit_repeat_line(seen, all_but_one) == fit_line(seen, all_but_one)
+    assert fit_repeat_line([], []) == LogitLine()
 
 
 @pytest.mark.parametrize("few", [1, 40])

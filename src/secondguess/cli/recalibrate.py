@@ -37,8 +37,9 @@ def recalibrate(
 
     Two probabilities are corrected, each by a line on the logit scale: p(y|x), by how often y1 is
     what the model drew, and p(y|y,x), by how often y2 repeats y1. One that the pairs do not speak
-    clearly against is left alone. The weights stay as they are. Use pairs that were not trained on,
-    and other ones again for 'secondguess check'.
+    clearly against is left alone; where every pair repeats, p(y|y,x) becomes one number close to 1.
+    The weights stay as they are. Use pairs that were not trained on, and other ones again for
+    'secondguess check'.
     """
     with user_errors():
         import numpy as np

@@ -132,6 +132,33 @@ def fit_line(
     return line if gain > np.log(total) else LogitLine()
 
 
+def fit_repeat_line(
+    log_probs: ArrayLike, repeats: ArrayLike, weights: ArrayLike | None = None
+) -> LogitLine:
+    """The line of p(y|y,x): `fit_line`, but the same number for all where every pair repeats.
+
+    >>> line = fit_repeat_line(np.log([0.98, 0.99, 0.999] * 100), np.ones(300))
+    >>> np.exp(line(np.log([1e-9, 0.99]))).round(3)
+    array([0.995, 0.997])
+
+    Where whoever answers always repeats it, the chance of a repeat does not depend on the answer,
+    and n repeats in n pairs say (n + 1)/(n + 2). No held-out answer is one that the model all but
+    refuses to repeat, so no pair speaks against its numbers there; left alone, such an answer has a
+    confidence far above 1.
+
+    Args:
+        log_probs: `(n,)`, log p(y1|y1,x).
+        repeats: `(n,)`, whether y2 repeats y1, or the chance that it does.
+        weights: `(n,)`, how often each row counts; once if None.
+    """
+    repeated = as_floats("repeats", repeats)
+    if not len(repeated) or not np.all(repeated == 1):
+        return fit_line(log_probs, repeated, weights)
+    total = len(repeated) if weights is None else np.sum(as_floats("weights", weights))
+    # As flat as lines may be: they are monotone.
+    return LogitLine(float(np.exp(_LOG_SLOPE[0])), float(np.log(total + 1)))
+
+
 @dataclass(frozen=True, slots=True)
 class SequenceRecalibration:
     """A line for p(y|x), and one for p(y|y,x).

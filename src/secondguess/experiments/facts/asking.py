@@ -28,7 +28,7 @@ from secondguess.language.listed_wordings import (
     score_listed,
 )
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.recalibration import SequenceRecalibration, fit_line
+from secondguess.language.recalibration import SequenceRecalibration, fit_line, fit_repeat_line
 
 BATCH_SIZE = 64
 TIMED = 48
@@ -134,7 +134,7 @@ def recalibration_of(events: Mapping[str, np.ndarray]) -> SequenceRecalibration:
             events["drawn_is_answer"].ravel(),
             np.full(num_questions * num_samples, 1 / num_samples),
         ),
-        fit_line(events["own_log_self_conditional"], events["own_repeats"]),
+        fit_repeat_line(events["own_log_self_conditional"], events["own_repeats"]),
         num_pairs=num_questions,
         of_meanings=True,
     )
