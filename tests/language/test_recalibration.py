@@ -9,13 +9,19 @@ import numpy as np
 import pytest
 from language.table_network import SPELLINGS, TableNetwork, table_model
 from scipy.special import expit, logit
+from scipy.stats import binom
 from worlds import random_world
 
 from secondguess.language.checking import Verdict, check
 from secondguess.language.examples import tiny_pair_model
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.recalibrating import recalibrate
-from secondguess.language.recalibration import LogitLine, SequenceRecalibration, fit_line
+from secondguess.language.recalibration import (
+    LogitLine,
+    SequenceRecalibration,
+    fit_line,
+    fit_repeat_line,
+)
 from secondguess.language.scoring import score, totals
 from secondguess.theory.records import SelfCheatScores
 
@@ -67,6 +73,82 @@ def test_what_always_happened_says_nothing_about_what_was_never_seen() -> None:
     assert np.exp(never(np.log(0.99))) < 0.01
     with pytest.raises(ValueError, match="slope"):
         LogitLine(-1.0, 0.0)
+
+
+@pytest.mark.statistical
+def test_what_is_right_is_left_alone() -> None:
+    """Of 400 events of calibrated predictions, the identity survives but for a chance of 1/400.
+
+    Twice the gain of a line over a true identity is chi-square with two degrees of freedom, which
+    exceeds 2 log n with chance 1/n (Wilks); smoothing makes lines gain less. The seed is fixed; the
+    bound has a false-alarm rate of 1e-4, at a chance of 1/400 in each of 300 worlds.
+    """
+    rng = np.random.default_rng(0)
+    num_worlds, size, num_lines = 300, 400, 0
+    for _ in range(num_worlds):
+        true = expit(rng.normal(rng.normal(), rng.uniform(0.5, 3.0), size))
+        num_lines += fit_line(np.log(true), rng.random(size) < true) != LogitLine()
+    most = binom.isf(1e-4, num_worlds, 1 / size)
+    assert num_lines <= most
+    assert most <= 0.03 * num_worlds
+
+
+def test_what_is_clearly_wrong_gets_its_line() -> None:
+    rng = np.random.default_rng(0)
+    true = rng.uniform(0.1, 0.9, 4000)
+    line = fit_line(np.log(expit(2 * logit(true))), rng.random(4000) < true)
+    assert line.slope == pytest.approx(0.5, abs=0.1)
+    # 0.93 for what always happens: the gain is 13 nats, and log 200 is 5.3.
+    always = fit_line(np.full(200, np.log(0.93)), np.ones(200))
+    assert np.exp(always(np.log(0.93))) == pytest.approx(201 / 202, abs=1e-3)
+    # 20 events cannot tell 0.93 from 1.
+    assert fit_line(np.full(20, np.log(0.93)), np.ones(20)) == LogitLine()
+
+
+def test_a_gain_counts_as_often_as_its_row() -> None:
+    rng = np.random.default_rng(0)
+    true = rng.uniform(0.1, 0.9, 300)
+    logs, events = np.log(expit(2 * logit(true))), rng.random(300) < true
+    assert fit_line(logs, events) != LogitLine()
+    assert fit_line(logs, events, np.full(300, 0.1)) == LogitLine()
+    # Each row a tenth, ten times over, is the whole again.
+    again = fit_line(np.tile(logs, 10), np.tile(events, 10), np.full(3000, 0.1))
+    whole = fit_line(logs, events)
+    assert (again.slope, again.offset) == pytest.approx((whole.slope, whole.offset), abs=1e-4)
+
+
+def test_where_all_repeat_an_answer_that_would_not_be_is_no_exception() -> None:
+    """Pairs of what people say hold no such answer; drawn ones do, and their C was 20."""
+    seen = np.log(np.random.default_rng(0).uniform(0.97, 1.0, 200))
+    assert fit_line(seen, np.ones(200)) == LogitLine()  # calibrated, as far as can be seen
+    line = fit_repeat_line(seen, np.ones(200))
+    for logs in (-30.0, np.log(0.97), 0.0):
+        assert np.exp(line(logs)) == pytest.approx(201 / 202, abs=0.005)
+    drawn = SelfCheatScores(np.log([0.2, 0.9]), np.array([-5.0, np.log(0.99)]))
+    found = SequenceRecalibration(LogitLine(), line, num_pairs=200)(drawn)
+    np.testing.assert_allclose(found.epistemic_confidence, [0.2, 0.9], rtol=0.01)
+    # One pair that does not repeat, and the chance may depend on the answer again.
+    all_but_one = np.append(np.ones(199), 0)
+    assert fit_repeat_line(seen, all_but_one) == fit_line(seen, all_but_one)
+    assert fit_repeat_line([], []) == LogitLine()
+
+
+@pytest.mark.parametrize("few", [1, 40])
+def test_the_ends_of_the_scale_do_not_decide(few: int) -> None:
+    """Right predictions of 0 and 1 are no reason for a line; a wrong one of 1 is."""
+    rng = np.random.default_rng(1)
+    true = rng.uniform(0.1, 0.9, 400)
+    logs, events = np.log(true), rng.random(400) < true
+    assert fit_line(logs, events) == LogitLine()
+    ends = np.concatenate([logs, np.full(few, -np.inf), np.zeros(few)])
+    kept = np.concatenate([events, np.zeros(few), np.ones(few)])
+    assert fit_line(ends, kept) == LogitLine()
+    # No line moves what is impossible, so that it happened is no reason for one either.
+    happened = np.concatenate([events, np.ones(few)])
+    assert fit_line(np.append(logs, np.full(few, -np.inf)), happened) == LogitLine()
+    failed = np.concatenate([events, np.zeros(few)])
+    assert fit_line(np.append(logs, np.zeros(few)), failed).slope < 1
+    assert fit_line(np.full(few, -np.inf), np.zeros(few)) == LogitLine()
 
 
 def held_out(rng: np.random.Generator, count: int) -> list[dict[str, object]]:

@@ -112,7 +112,7 @@ def log_marginal_of_listed(
     """
     formatter = model.formatter
     items = [
-        (row, (formatter.prompt_tokens(prompt), one, (formatter.end,)))
+        (row, (formatter.prompt_tokens(prompt), one, ()))
         for row, (prompt, texts) in enumerate(zip(prompts, wordings, strict=True))
         for one in _possible(formatter, texts)
     ]

@@ -12,7 +12,7 @@ from secondguess.language.generation import sample
 from secondguess.language.meaning_functions import Meaning
 from secondguess.language.meanings import score_meanings
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.recalibration import SequenceRecalibration, fit_line
+from secondguess.language.recalibration import SequenceRecalibration, fit_line, fit_repeat_line
 from secondguess.language.scoring import DEFAULT_BATCH_SIZE, score, totals
 from secondguess.theory.records import SelfCheatScores
 
@@ -41,7 +41,7 @@ def recalibrate(
 
     For each row, a response is drawn from the model, and "y1 is that response" is the event that
     corrects p(y|x); "y2 repeats y1" is the event that corrects p(y|y,x) of y1. With `meaning`, both
-    are events of meanings.
+    are events of meanings. What the events do not clearly speak against stays (`fit_line`).
 
     Args:
         model: a pair model; a recalibration that it has is replaced.
@@ -96,7 +96,7 @@ def recalibrate(
         own_scores, repeated = _joined([scores for scores, _ in known]), [r for _, r in known]
     found = SequenceRecalibration(
         fit_line(drawn_scores.log_marginal, np.array(guessed, dtype=np.float64)),
-        fit_line(own_scores.log_self_conditional, np.array(repeated, dtype=np.float64)),
+        fit_repeat_line(own_scores.log_self_conditional, np.array(repeated, dtype=np.float64)),
         num_pairs=len(encoded),
         of_meanings=meaning is not None,
     )

@@ -3,7 +3,8 @@
 A trained model's p(y|x) and p(y|y,x) are off by what it has not learned. Both are probabilities of
 events that held-out pairs show: that y1 is the y that the model drew, and that y2 repeats y1. Each
 is corrected by a line on the logit scale, two parameters, fitted by likelihood: monotone, so that
-within each of the two no order changes. Logs of probabilities have any shape.
+within each of the two no order changes. Few pairs make a line that is noise, so a number stays as
+it is unless they speak clearly against it. Logs of probabilities have any shape.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class LogitLine:
 def fit_line(
     log_probs: ArrayLike, events: ArrayLike, weights: ArrayLike | None = None
 ) -> LogitLine:
-    """The line under which the events are most likely, smoothed as Platt (1999) does.
+    """The line that the events ask for; the identity, unless they are clearly likelier under it.
 
     >>> rng = np.random.default_rng(0)
     >>> true = rng.uniform(0.1, 0.9, 4000)
@@ -67,7 +68,15 @@ def fit_line(
     >>> round(line.slope, 1), abs(line.offset) < 0.1
     (0.5, True)
 
-    Of n events that all happened, the likelihood knows only that the chance is high, and steep
+    Clearly is by more than the criterion of Schwarz (1978) takes for two parameters: a gain above
+    log n nats, n being the sum of the weights. Where the model is right, a line is found with a
+    chance of about 1/n.
+
+    >>> fit_line(np.log(true[:400]), rng.random(400) < true[:400])
+    LogitLine(slope=1.0, offset=0.0)
+
+    The line is the one under which the events are most likely, smoothed as Platt (1999) does. Of n
+    events that all happened, the likelihood knows only that the chance is high, and steep
     lines and flat ones are equally good at that. So what happened counts as the chance
     (n + 1)/(n + 2), and what did not as 1/(n + 2), n being how many did so: the line is then flat.
     Chances other than 0 and 1 are no single observations, and are left as they are.
@@ -77,7 +86,8 @@ def fit_line(
     array([-0.005, -0.003])
 
     Args:
-        log_probs: `(n,)`, what the model said.
+        log_probs: `(n,)`, what the model said. Rows that it held to be impossible do not count: no
+            line changes them.
         events: `(n,)`, whether it happened, or the chance that it did.
         weights: `(n,)`, how often each row counts; once if None.
     """
@@ -86,19 +96,25 @@ def fit_line(
     same_shape(log_probs=logs, events=happened)
     fail_at("events", (happened < 0) | (happened > 1), happened, "a chance between 0 and 1")
     counts = np.ones_like(logs) if weights is None else as_floats("weights", weights)
+    counts = np.where(np.isneginf(logs), 0.0, counts)
     logits, total = _logit(logs), counts.sum()
+    if total == 0:
+        return LogitLine()
+    observed = happened
     if np.all((happened == 0) | (happened == 1)):
         num_happened = np.sum(counts * happened)
         least, most = 1 / (total - num_happened + 2), (num_happened + 1) / (num_happened + 2)
         happened = least + (most - least) * happened
 
+    def losses(moved: FloatArray, happened: FloatArray) -> FloatArray:
+        return counts * (-happened * log_expit(moved) - (1 - happened) * log_expit(-moved))
+
     def loss_and_slope(line: np.ndarray) -> tuple[float, np.ndarray]:
         slope = np.exp(line[0])
         moved = slope * logits + line[1]
-        loss = -happened * log_expit(moved) - (1 - happened) * log_expit(-moved)
         error = counts * (expit(moved) - happened) / total
         gradient = np.array([np.sum(error * slope * logits), np.sum(error)])
-        return float(np.sum(counts * loss) / total), gradient
+        return float(np.sum(losses(moved, happened)) / total), gradient
 
     found = minimize(
         loss_and_slope,
@@ -108,7 +124,39 @@ def fit_line(
         bounds=[_LOG_SLOPE, _OFFSET],
         options={"ftol": 1e-14, "gtol": 1e-10},
     )
-    return LogitLine(float(np.exp(found.x[0])), float(found.x[1]))
+    line = LogitLine(float(np.exp(found.x[0])), float(found.x[1]))
+    # By the events as they were observed: smoothed ones would accuse predictions near 0 and 1 that
+    # came true.
+    moved = line.slope * logits + line.offset
+    gain = np.sum(losses(logits, observed) - losses(moved, observed))
+    return line if gain > np.log(total) else LogitLine()
+
+
+def fit_repeat_line(
+    log_probs: ArrayLike, repeats: ArrayLike, weights: ArrayLike | None = None
+) -> LogitLine:
+    """The line of p(y|y,x): `fit_line`, but the same number for all where every pair repeats.
+
+    >>> line = fit_repeat_line(np.log([0.98, 0.99, 0.999] * 100), np.ones(300))
+    >>> np.exp(line(np.log([1e-9, 0.99]))).round(3)
+    array([0.995, 0.997])
+
+    Where whoever answers always repeats it, the chance of a repeat does not depend on the answer,
+    and n repeats in n pairs say (n + 1)/(n + 2). No held-out answer is one that the model all but
+    refuses to repeat, so no pair speaks against its numbers there; left alone, such an answer has a
+    confidence far above 1.
+
+    Args:
+        log_probs: `(n,)`, log p(y1|y1,x).
+        repeats: `(n,)`, whether y2 repeats y1, or the chance that it does.
+        weights: `(n,)`, how often each row counts; once if None.
+    """
+    repeated = as_floats("repeats", repeats)
+    if not len(repeated) or not np.all(repeated == 1):
+        return fit_line(log_probs, repeated, weights)
+    total = len(repeated) if weights is None else np.sum(as_floats("weights", weights))
+    # As flat as lines may be: they are monotone.
+    return LogitLine(float(np.exp(_LOG_SLOPE[0])), float(np.log(total + 1)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import shutil
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,8 @@ from secondguess.experiments.facts.evaluation import (
 from secondguess.experiments.facts.families import Family
 from secondguess.experiments.facts.questions import TWELVE_WORDINGS, Fact, Wordings, split
 from secondguess.experiments.facts.run import LOG_PROBABILITIES
+from secondguess.language.model import PairLanguageModel
+from secondguess.language.recalibration import LogitLine, SequenceRecalibration
 from secondguess.language.tokenizer import word_tokenizer
 
 
@@ -100,3 +103,28 @@ def test_a_run_ends_with_a_table_and_resumes(
     before = (directory / "arrays.npz").stat().st_size
     facts_run.run_facts(**options, facts=facts)
     assert (directory / "arrays.npz").stat().st_size == before
+    # What the lines rest on is kept, and gives them again.
+    kept = {}
+    with np.load(directory / "arrays.npz") as arrays:
+        for key in arrays:
+            if key.startswith("recalibration/"):
+                kept[key.removeprefix("recalibration/")] = arrays[key]
+    assert kept["drawn_is_answer"].shape == (52, facts_run.DRAWS_TO_RECALIBRATE)
+    assert asdict(asking.recalibration_of(kept)) == result["metrics"]["recalibration"]
+    # Answers are kept as the network has them, whether or not the model is recalibrated.
+    plain = PairLanguageModel.load(directory / "parts/training/model")
+    lines = SequenceRecalibration(LogitLine(0.5, 1.0), LogitLine(2.0, 1.0), 52, of_meanings=True)
+    first, second = (
+        asking.asked(model, facts[:8], wordings, np.random.default_rng(0)).arrays
+        for model in (plain, replace(plain, recalibration=lines))
+    )
+    assert plain.recalibration is None
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name])
+    # By another rule for the lines, only they and the table are computed anew.
+    monkeypatch.setattr(facts_run, "LINES", "another rule")
+    for name in ("recalibration", "scores"):
+        with pytest.raises(ValueError, match=f"{name} holds a result with other settings"):
+            facts_run.run_facts(**options, facts=facts)
+        shutil.rmtree(directory / "parts" / name)
+    facts_run.run_facts(**options, facts=facts)

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from secondguess._arrays import FloatArray
 from secondguess.experiments.associations.scoring import ScoredAnswers
-from secondguess.language.recalibration import SequenceRecalibration, fit_line
+from secondguess.language.recalibration import SequenceRecalibration, fit_line, fit_repeat_line
 from secondguess.theory.annotations import Annotations
 from secondguess.theory.floors import second_order_ece_floor
 from secondguess.theory.metrics import grouping_error, mean_variance, squared_error_estimate
@@ -58,7 +58,7 @@ def recalibration_of(answers: ScoredAnswers) -> SequenceRecalibration:
     repeats = (given.people - 1) / (given.participants - 1)
     return SequenceRecalibration(
         fit_line(own.scores.log_marginal, own.people / own.participants),
-        fit_line(given.scores.log_self_conditional, repeats, weights=given.people),
+        fit_repeat_line(given.scores.log_self_conditional, repeats, weights=given.people),
         num_pairs=int(given.people.sum()),
     )
 

@@ -22,7 +22,7 @@ from secondguess.experiments.digits_of_pi.evaluation import (
 )
 from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.questions import digits_at
-from secondguess.language.recalibration import SequenceRecalibration, fit_line
+from secondguess.language.recalibration import SequenceRecalibration, fit_line, fit_repeat_line
 from secondguess.theory.records import SelfCheatScores
 
 BANDS = ((0.5, 0.7), (0.7, 0.9), (0.9, 0.95), (0.95, np.inf))
@@ -55,7 +55,7 @@ def fit_recalibration(exact: Statements, pairs: IntArray) -> SequenceRecalibrati
     own = np.take_along_axis(exact.scores.log_self_conditional, first, axis=1)
     return SequenceRecalibration(
         fit_line(log_marginal.ravel(), shares.ravel(), np.exp(log_marginal).ravel()),
-        fit_line(own.ravel(), (first == second).ravel()),
+        fit_repeat_line(own.ravel(), (first == second).ravel()),
         num_pairs=first.size,
     )
 

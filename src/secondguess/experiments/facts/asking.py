@@ -8,7 +8,7 @@ their own have them on some of the questions. Arrays have one entry per question
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from secondguess.language.listed_wordings import (
     score_listed,
 )
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.recalibration import SequenceRecalibration, fit_line
+from secondguess.language.recalibration import SequenceRecalibration, fit_line, fit_repeat_line
 
 BATCH_SIZE = 64
 TIMED = 48
@@ -84,17 +84,22 @@ def listed_scores(
     return score_listed(model, prompts, listed, drawn=answers, batch_size=BATCH_SIZE)
 
 
-def recalibration(
+def held_out_events(
     model: PairLanguageModel,
     questions: Sequence[Fact],
     wordings: Wordings,
     rng: np.random.Generator,
     *,
     num_samples: int,
-) -> SequenceRecalibration:
-    """The two lines that held-out pairs ask for: `recalibrate`, with exact sums.
+) -> dict[str, np.ndarray]:
+    """What the two lines of a recalibration rest on: the events of `recalibrate`, by exact sums.
 
     All draws for a question are compared with its one y1, which is less noisy than one draw is.
+
+    Returns:
+        `drawn_log_marginal` and `drawn_is_answer`, `(questions, num_samples)`: log p(m|x) of what
+        was drawn, and whether y1 means the same; `own_log_self_conditional` and `own_repeats`,
+        `(some questions,)`: log p(m|m,x) of y1, and whether y2 means the same.
     """
     repeated = [fact for fact in questions for _ in range(num_samples)]
     meanings = [wordings.meaning(text) for text in _drawn(model, repeated, rng)[1]]
@@ -107,20 +112,30 @@ def recalibration(
         batch_size=BATCH_SIZE,
     )
     log_marginal = dict(zip(distinct, summed, strict=True))
-    guessed = [name == fact.answer for fact, name in drawn]
+    shape = (len(questions), num_samples)
     # All second answers mean what the first ones do, and half of the questions are enough for that.
     some = questions[::2]
     given = [row["responses"] for row in wordings.rows(some, rng)]
     own = listed_scores(model, some, [y1 for y1, _ in given], wordings).meaning
-    same = [wordings.meaning(y1) == wordings.meaning(y2) for y1, y2 in given]
+    return {
+        "drawn_log_marginal": np.array([log_marginal[each] for each in drawn]).reshape(shape),
+        "drawn_is_answer": np.array([name == fact.answer for fact, name in drawn]).reshape(shape),
+        "own_log_self_conditional": own.log_self_conditional,
+        "own_repeats": np.array([wordings.meaning(y1) == wordings.meaning(y2) for y1, y2 in given]),
+    }
+
+
+def recalibration_of(events: Mapping[str, np.ndarray]) -> SequenceRecalibration:
+    """The lines that `held_out_events` ask for; all draws for a question count as one row."""
+    num_questions, num_samples = events["drawn_is_answer"].shape
     return SequenceRecalibration(
         fit_line(
-            [log_marginal[each] for each in drawn],
-            np.array(guessed, dtype=np.float64),
-            np.full(len(drawn), 1 / num_samples),
+            events["drawn_log_marginal"].ravel(),
+            events["drawn_is_answer"].ravel(),
+            np.full(num_questions * num_samples, 1 / num_samples),
         ),
-        fit_line(own.log_self_conditional, np.array(same, dtype=np.float64)),
-        num_pairs=len(questions),
+        fit_repeat_line(events["own_log_self_conditional"], events["own_repeats"]),
+        num_pairs=num_questions,
         of_meanings=True,
     )
 

@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 
 from secondguess._arrays import FloatArray
-from secondguess.experiments.facts.asking import asked, costs, recalibration, rivals
+from secondguess.experiments.facts.asking import (
+    asked,
+    costs,
+    held_out_events,
+    recalibration_of,
+    rivals,
+)
 from secondguess.experiments.facts.evaluation import (
     area_under_curve,
     deciles,
@@ -73,6 +79,8 @@ LOG_PROBABILITIES = ("total log-probability", "mean log-probability")
 """Rivals that cost nothing, and are asked about all questions."""
 ASKED_AT_ONCE = 250
 DRAWS_TO_RECALIBRATE = 3
+LINES = "where clearly needed"
+"""How `fit_line` decides; parts that rest on another rule are not used again."""
 
 
 def run_facts(
@@ -156,15 +164,16 @@ def _parts(config: FactsConfig, wordings: Wordings, facts: Split) -> list[Part]:
 
     def correct(directory: Path, _: Mapping[str, PartResult]) -> PartResult:
         model = _trained(directory)
-        found = recalibration(
+        events = held_out_events(
             model,
             facts.recalibration,
             wordings,
             rng_of(2),
             num_samples=DRAWS_TO_RECALIBRATE,
         )
+        found = recalibration_of(events)
         replace(model, recalibration=found).save(directory / "model")
-        return PartResult(metrics=asdict(found))
+        return PartResult(metrics=asdict(found), arrays=events)
 
     def compare(directory: Path, done: Mapping[str, PartResult]) -> PartResult:
         some = facts.test[: config.num_for_rivals]
@@ -190,7 +199,7 @@ def _parts(config: FactsConfig, wordings: Wordings, facts: Split) -> list[Part]:
 
     return [
         part("training", train, 10.0, training),
-        part("recalibration", correct, 1.0),
+        part("recalibration", correct, 1.0, {**asking, "lines": LINES}),
         *pieces("marked", facts.labelled, 0),
         *pieces("test", facts.test, 1),
         part(
@@ -199,7 +208,7 @@ def _parts(config: FactsConfig, wordings: Wordings, facts: Split) -> list[Part]:
             0.2,
         ),
         *([part("rivals", compare, 1.0, rivals_of)] if config.num_for_rivals else []),
-        part("scores", lambda _, done: _table(done), 0.1, depends),
+        part("scores", lambda _, done: _table(done), 0.1, {**depends, "lines": LINES}),
     ]
 
 
