@@ -78,6 +78,7 @@ REASONS = [
         [
             ("theory/calibration/cutoff.py::calibrate", "theory/calibration/cutoff.py::calibrate"),
             ("docs/tables/*::main", "docs/tables/*::main"),
+            ("benchmarks/*::main", "benchmarks/*::main"),
         ],
     ),
     Reason(
@@ -88,6 +89,7 @@ REASONS = [
             ("cli/language.py::*", "cli/language.py::*"),
             ("cli/fit.py::fit", "cli/*"),
             ("cli/intervals.py::calibrate", "cli/*"),
+            ("cli/reproduce.py::*", "cli/inspection.py::*"),
         ],
     ),
     Reason(
@@ -141,6 +143,7 @@ REASONS = [
         [
             ("docs/tables/render.py::*", "docs/tables/*"),
             ("docs/tables/counts_page.py::*", "docs/tables/*"),
+            ("docs/tables/language_models.py::*", "docs/tables/*"),
         ],
     ),
     Reason(

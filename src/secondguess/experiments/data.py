@@ -35,17 +35,18 @@ def find_data(given: Path | str | None, *, expected: str) -> Path:
     return Path(chosen).expanduser()
 
 
-def find_file(path: Path, name: str, *, source: str) -> Path:
-    """The file of this name: the path itself, or a file in the folder, however deep.
+def find_file(given: Path | str | None, name: str, *, source: str) -> Path:
+    """The file of this name: what was given, see `find_data`, or a file in it, however deep.
 
     Args:
-        path: a file or a folder.
+        given: a file, a folder, or None.
         name: how the file in a folder is called.
         source: what it is and where to get it, for the error.
 
     Raises:
         FileNotFoundError: there is no such file.
     """
+    path = find_data(given, expected=f"the path of {name}, or of its folder.")
     found = [path] if path.is_file() else sorted(path.rglob(name))
     if not found:
         raise FileNotFoundError(f"{path} has no {name}; expected {source}.")

@@ -10,10 +10,11 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from secondguess.experiments.data import find_data, find_file
+from secondguess.experiments.data import find_file
 from secondguess.experiments.facts.questions import Fact
 
 FILE_NAME = "nouns.csv"
+SOURCE = "the nouns of Wiktionary (`pip download --no-deps german-nouns`, unzip)"
 ARTICLES = {"m": "der", "f": "die", "n": "das"}
 LONGEST = 10
 """Letters. Most longer nouns are compounds, and have the gender of their last part."""
@@ -24,16 +25,9 @@ def german_articles(data_dir: Path | None = None) -> list[Fact]:
     """Nouns of four to ten ASCII letters that have one gender and are no names, with their article.
 
     Args:
-        data_dir: the file, or a folder that it is in; the variable SECONDGUESS_DATA if None.
-
-    Raises:
-        FileNotFoundError: if there is none, with where to get it.
+        data_dir: see `find_file`.
     """
-    path = find_file(
-        find_data(data_dir, expected=f"the path of {FILE_NAME}, or of its folder."),
-        FILE_NAME,
-        source="the nouns of Wiktionary (`pip download --no-deps german-nouns`, unzip)",
-    )
+    path = find_file(data_dir, FILE_NAME, source=SOURCE)
     meanings: dict[str, set[tuple[str, str]]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

