@@ -36,8 +36,10 @@ from sklearn.preprocessing import StandardScaler
 
 import secondguess as sg
 from secondguess.classification.fit_warnings import PairFitWarning
-from secondguess.classification.logistic import cross_fit_logistic, fit_logistic
-from secondguess.classification.splitting import folds_of
+from secondguess.classification.inputs import Standardisation
+from secondguess.classification.logistic import CrossFitted, fit_logistic
+from secondguess.classification.stacked_fitting import cross_fit_rows, regression_folds
+from secondguess.classification.weighting import prepared_rows
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results" / "classifiers.json"
@@ -68,36 +70,40 @@ def on_top_of(estimator: Any) -> Callable[[Part, np.ndarray], Fitted]:
 
 
 def soft_logistic(rows: Part, groups: np.ndarray) -> Fitted:
-    """Logistic regression on the shares of labels, penalty by cross-validation; p(1 - p)."""
-    scaler = StandardScaler().fit(rows.features)
-    inputs = np.asarray(scaler.transform(rows.features))
-    folds = folds_of(len(inputs), 5, rng=np.random.default_rng(0), groups=groups)
-    model = cross_fit_logistic(inputs, rows.counts, folds).model
+    """Logistic regression on the shares of labels, penalty by cross-validation; p(1 - p).
+
+    It is the one that the default begins with, on the same folds.
+    """
+    fitted, standardise = _regression(rows, groups)
 
     def predict(features: np.ndarray) -> sg.Prediction:
-        probs = softmax(model(np.asarray(scaler.transform(features))), axis=1)
+        probs = softmax(fitted.model(standardise(features)), axis=1)
         return sg.Prediction(probs, probs * (1 - probs))
 
     return predict
 
 
+def _regression(rows: Part, groups: np.ndarray) -> tuple[CrossFitted, Standardisation]:
+    data = sg.PairData.from_counts(rows.counts)
+    prepared, standardise = prepared_rows(rows.features.astype(float), data, groups=groups)
+    seed = int(np.random.RandomState(0).randint(2**31 - 1))  # that of random_state=0
+    return cross_fit_rows(prepared, regression_folds(prepared, seed)), standardise
+
+
 def bagging(rows: Part, groups: np.ndarray) -> Fitted:
     """Eight such regressions, each on a bootstrap of the items and one sampled label of each."""
-    scaler = StandardScaler().fit(rows.features)
-    inputs = np.asarray(scaler.transform(rows.features))
-    rng = np.random.default_rng(0)
-    folds = folds_of(len(inputs), 5, rng=rng, groups=groups)
-    penalty = cross_fit_logistic(inputs, rows.counts, folds).penalty
+    fitted, standardise = _regression(rows, groups)
+    inputs, rng = standardise(rows.features), np.random.default_rng(0)
     members = []
     for _ in range(NUM_MEMBERS):
         chosen = rng.integers(len(inputs), size=len(inputs))
         shares = rows.counts[chosen] / rows.counts[chosen].sum(axis=1, keepdims=True)
         label = (rng.random((len(chosen), 1)) > shares.cumsum(axis=1)[:, :-1]).sum(axis=1)
         sampled = np.eye(shares.shape[1])[label]
-        members.append(fit_logistic(inputs[chosen], sampled, penalty))
+        members.append(fit_logistic(inputs[chosen], sampled, fitted.penalty))
 
     def predict(features: np.ndarray) -> sg.Prediction:
-        scaled = np.asarray(scaler.transform(features))
+        scaled = standardise(features)
         probs = np.stack([softmax(member(scaled), axis=1) for member in members])
         return sg.Prediction(probs.mean(axis=0), probs.var(axis=0, ddof=1))
 
@@ -107,7 +113,6 @@ def bagging(rows: Part, groups: np.ndarray) -> Fitted:
 def forest(rows: Part, groups: np.ndarray) -> Fitted:
     """A random forest on one row per label, leaf size by cross-validation; spread of the trees."""
     features, labels, owner = _one_row_per_label(rows)
-    classes = np.arange(rows.counts.shape[1])
 
     def loss(leaf: int) -> float:
         model = RandomForestClassifier(100, min_samples_leaf=leaf, random_state=0)
@@ -119,12 +124,11 @@ def forest(rows: Part, groups: np.ndarray) -> Fitted:
     leaf = min((5, 20, 80), key=loss)
     model = RandomForestClassifier(200, min_samples_leaf=leaf, random_state=0)
     model.fit(features, labels)
-    known = np.searchsorted(classes, model.classes_)
 
     def predict(inputs: np.ndarray) -> sg.Prediction:
-        trees = np.zeros((len(model.estimators_), len(inputs), len(classes)))
+        trees = np.zeros((len(model.estimators_), len(inputs), rows.counts.shape[1]))
         for tree, estimator in zip(trees, model.estimators_, strict=True):
-            tree[:, known] = estimator.predict_proba(inputs)
+            tree[:, model.classes_] = estimator.predict_proba(inputs)
         return sg.Prediction(_smooth(trees.mean(axis=0)), trees.var(axis=0, ddof=1))
 
     return predict
@@ -264,8 +268,16 @@ def run(folder: Path, minutes: float) -> None:
         path.with_suffix(".partial").replace(path)
 
 
+def cell_of(row: dict[str, Any]) -> tuple[str, int, str, int]:
+    """Data set, size, method and seed."""
+    return row["data"], row["size"], row["method"], row["seed"]
+
+
 def collect(folder: Path) -> None:
-    """Write the result from the cells that are there, with differences of log-loss."""
+    """Write the result from the cells that are there, with differences of log-loss.
+
+    Cells that were measured with an earlier version, and not since, stay, and say so.
+    """
     found = []
     for path in sorted(cache_of(folder).glob("*.npz")):
         with np.load(path) as arrays:
@@ -289,6 +301,10 @@ def collect(folder: Path) -> None:
         order = names.index(row["data"]), row["rows"], methods.index(row["method"])
         return (*order, row["seed"])
 
+    measured_now = {cell_of(row) for row in rows}
+    for row in measured():
+        if cell_of(row) not in measured_now:
+            rows.append({**row, "older": True})
     rows.sort(key=place)
     RESULTS.write_text(json.dumps({"command": COMMAND, "rows": rows}, indent=1) + "\n")
 
@@ -304,7 +320,7 @@ def table_of_all(rows: list[dict[str, Any]]) -> str:
         lines.append(
             [
                 row["data"],
-                row["method"],
+                row["method"] + ("\\*" if row.get("older") else ""),
                 f"{row['rows']:,}",
                 str(row["seed"]),
                 f"{row['accuracy']:.3f}",

@@ -37,8 +37,8 @@ NO_FIT_WARNINGS = pytest.mark.filterwarnings(
 class Twice:
     """Takes the one label per row that scikit-learn's checks have, and says it twice."""
 
-    def fit(self, X, y, *, groups=None, validation=None):
-        return cast(Any, super()).fit(X, _doubled(y))
+    def fit(self, X, y, *, sample_weight=None, groups=None, validation=None):
+        return cast(Any, super()).fit(X, _doubled(y), sample_weight=sample_weight)
 
     def score(self, X, y, sample_weight=None):
         return cast(Any, super()).score(X, _doubled(y), sample_weight)

@@ -16,8 +16,11 @@ from secondguess.classification.fit_warnings import PairFitWarning, warn_of_trai
 from secondguess.classification.fitting import Rows
 from secondguess.classification.heads import head_name
 from secondguess.classification.logistic import Logistic, cross_fit_logistic, fit_logistic
+from secondguess.classification.offsets import keep_marginal
 from secondguess.classification.pairs import PairData
+from secondguess.classification.stacked_fitting import cross_fit_rows, regression_folds
 from secondguess.classification.stacking import fit_head, linear_model, network_size
+from secondguess.classification.weighting import prepared_rows
 from secondguess.theory.annotations import Annotations
 from secondguess.training.loop import TrainingHistory
 
@@ -219,3 +222,55 @@ def test_a_variance_that_held_out_rows_contradict_is_named() -> None:
     with pytest.warns(PairFitWarning, match="do not trust its variance"):
         raw = PairClassifier("counts", recalibrate=False, **settings).fit(X, counts)
     assert model.predict_variance(X).mean() > raw.predict_variance(X).mean()
+
+
+def _regression_probs(X, counts, X_new) -> np.ndarray:
+    """p(y|x) of the regression inside, fitted by itself."""
+    data = PairData.from_counts(counts)
+    rows, standardise = prepared_rows(X, data)
+    seed = int(np.random.RandomState(0).randint(2**31 - 1))
+    fitted = cross_fit_rows(rows, regression_folds(rows, seed))
+    return _softmax(fitted.model(standardise(X_new)))
+
+
+def test_the_marginal_is_the_regressions_where_nothing_beats_it() -> None:
+    # Linear log-odds: what a head could add is noise, and must not be added.
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(1200, 8))
+    counts = _draw(_softmax(X @ rng.normal(size=(8, 3))), 3, rng)
+    model = PairClassifier("counts").fit(X[:300], counts[:300])
+    kept = _regression_probs(X[:300], counts[:300], X)
+    np.testing.assert_allclose(model.predict_proba(X), kept, atol=1e-12)
+    assert (model.predict_variance(X) >= 0).all()
+
+
+def test_the_marginal_is_another_where_that_is_clearly_better() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2400, 2))
+    counts = _draw(_softmax(np.stack([3 * X[:, 0] * X[:, 1], 0 * X[:, 0]], axis=1)), 3, rng)
+    model = PairClassifier("counts").fit(X[:1200], counts[:1200])
+    kept = _regression_probs(X[:1200], counts[:1200], X[1200:])
+    shares = counts[1200:] / 3
+    found = model.predict_proba(X[1200:])
+    assert -(shares * np.log(found)).sum() < -0.8 * (shares * np.log(kept)).sum()
+
+
+@pytest.mark.parametrize("head", ["correlation", "mixture", "binary"])
+def test_a_kept_marginal_leaves_a_valid_joint(head) -> None:
+    rng = np.random.default_rng(1)
+    base = Logistic(rng.normal(size=(4, 3)), rng.normal(size=3))
+    model = linear_model(base, rng.normal(size=(50, 3)), head).double()
+    for parameter in model.head.parameters():
+        nn.init.normal_(parameter, generator=torch.Generator().manual_seed(2))
+    inputs = torch.from_numpy(rng.normal(size=(40, 4)))
+    free = model(inputs).marginal
+    keep_marginal(model.head)
+    joint = model(inputs)
+    wanted = (inputs @ model.backbone.weight + model.backbone.bias).softmax(-1)
+    torch.testing.assert_close(joint.marginal, wanted)
+    assert not torch.allclose(joint.marginal, free)
+    assert (joint.epistemic_variance >= 0).all()
+    assert (joint.epistemic_variance <= wanted * (1 - wanted) + 1e-12).all()
+    if head != "binary":  # which gives no table for three classes
+        torch.testing.assert_close(joint.log_joint.exp().sum(-1), wanted)
+        assert (torch.linalg.eigvalsh(joint.log_joint.exp()) > -1e-12).all()

@@ -21,10 +21,10 @@ from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
     check_random_state,
-    validate_data,
 )
-from torch import Tensor, nn
+from torch import nn
 
+from secondguess._arrays import FloatArray
 from secondguess.classification.defaults import (
     NetworkSettings,
     network_alone,
@@ -37,9 +37,8 @@ from secondguess.classification.heads import HeadName, PairModel
 from secondguess.classification.inputs import (
     Inputs,
     Standardisation,
-    has_names,
-    module_inputs,
     num_rows_of,
+    validated,
 )
 from secondguess.classification.joint import PairJoint
 from secondguess.classification.joint_predictions import JointPredictions
@@ -52,6 +51,7 @@ from secondguess.classification.saved_estimators import restore, saved_classifie
 from secondguess.classification.saving import SavedClassifier
 from secondguess.classification.stacked_fitting import fit_stacked
 from secondguess.classification.variance_map import VarianceMap, fit_variance_map
+from secondguess.classification.weighting import item_weights, prepared_rows
 from secondguess.theory.distribution import PredictedDistribution
 from secondguess.training.loop import TrainingHistory
 
@@ -184,6 +184,7 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         X: Any,
         y: ArrayLike | PairData,
         *,
+        sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         validation: tuple[Any, ArrayLike | PairData] | None = None,
     ) -> Self:
@@ -192,15 +193,16 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         Args:
             X: inputs, one row per item.
             y: their responses or counts.
-            groups: `(n,)` labels; near-duplicates share one, and are held out together.
+            sample_weight: `(n,)`, how often each item counts: 2 is as good as the item twice, 0 as
+                if it were not there.
+            groups: `(n,)` labels; near-duplicates share one, and are held out together. Copies of
+                an input are held out together anyway (but for a module of your own).
             validation: inputs and targets to use for validation, instead of rows of X.
         """
         check_loss(self.loss)
         self._check_backbone()
         data = self._targets_to_fit(y, self.classes)
-        keys = None if groups is None else np.asarray(groups)
-        rows = Rows(self._inputs(X, fitting=True), data, keys)
-        check_consistent_length(range(num_rows_of(rows.inputs)), rows.data)
+        rows = self._rows_to_fit(X, data, groups, item_weights(data, sample_weight))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held_out = None if validation is None else self._rows(*validation)
         settings = self._settings(len(rows.data), seed)
@@ -220,9 +222,15 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             if self.recalibrate is True:
                 rng = np.random.default_rng(seed)
                 self.variance_map_ = fit_variance_map(
-                    found, data, rng=rng, groups=fitted.held_out_groups
+                    found,
+                    data,
+                    rng=rng,
+                    groups=fitted.held_out_groups,
+                    weights=fitted.held_out_weights,
                 )
-            warn_of_recalibration(found, data, self.variance_map_, fitted.raw_variance)
+            warn_of_recalibration(
+                found, data, self.variance_map_, fitted.raw_variance, fitted.held_out_weights
+            )
         self._forget_calibration()
         return self
 
@@ -269,27 +277,37 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         restore(classifier, saved, classifier._network())
         return classifier
 
+    def _rows_to_fit(
+        self,
+        X: Any,
+        data: PairData,
+        groups: ArrayLike | None,
+        weights: FloatArray | None,
+    ) -> Rows:
+        """Distinct rows, standardised; for a module of one's own all rows, as they are."""
+        inputs = validated(self, X, own=isinstance(self.backbone, nn.Module), fitting=True)
+        check_consistent_length(range(num_rows_of(inputs)), data)
+        if not isinstance(self.backbone, nn.Module):
+            array = np.asarray(inputs)
+            rows, self.standardisation_ = prepared_rows(array, data, groups=groups, weights=weights)
+            return rows
+        keys = None if groups is None else np.asarray(groups)
+        rows = Rows(inputs, data, keys, weights)
+        return rows if weights is None else rows.take(np.flatnonzero(weights > 0))
+
     def _rows(self, X: Any, y: ArrayLike | PairData) -> Rows:
         """Rows for a fitted estimator, whose classes are known."""
         rows = Rows(self._inputs(X), self.read_targets(y))
         check_consistent_length(range(num_rows_of(rows.inputs)), rows.data)
         return rows
 
-    def _inputs(self, X: Any, *, fitting: bool = False) -> Inputs:
-        """X as a tensor, standardised but for a backbone of one's own; in fitting remembered."""
-        if isinstance(self.backbone, nn.Module):
-            if not has_names(X) and not isinstance(X, Tensor):
-                X = validate_data(self, X, reset=fitting, dtype="numeric", allow_nd=True)
-            return module_inputs(X)
-        if len(shape := tuple(getattr(X, "shape", ()))) > 2:
-            raise ValueError(
-                f"X has shape {shape}; expected (n, num_features). Flatten it, or pass a network "
-                f"that takes it as backbone=."
-            )
-        array = np.asarray(validate_data(self, X, reset=fitting, dtype=np.float64))
-        if fitting:
-            self.standardisation_ = Standardisation.of(array)
-        return torch.from_numpy(self.standardisation_(array))
+    def _inputs(self, X: Any) -> Inputs:
+        """X as a tensor, standardised but for a backbone of one's own."""
+        own = isinstance(self.backbone, nn.Module)
+        inputs = validated(self, X, own=own)
+        if own:
+            return inputs
+        return torch.from_numpy(self.standardisation_(np.asarray(inputs)))
 
     def _check_backbone(self) -> None:
         if not isinstance(self.backbone, nn.Module) and self.backbone not in get_args(BackboneName):

@@ -10,6 +10,7 @@ Axes: rows (n), features (d), classes (K).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -24,6 +25,7 @@ from secondguess.classification.fitting import (
     train_network,
 )
 from secondguess.classification.heads import HeadName, PairModel
+from secondguess.classification.joint import PairJoint
 from secondguess.classification.logistic import (
     NUM_SEARCH_FOLDS,
     SEARCH_ON_ALL,
@@ -31,6 +33,8 @@ from secondguess.classification.logistic import (
     cross_fit_logistic,
     fit_logistic,
 )
+from secondguess.classification.offsets import keep_marginal
+from secondguess.classification.pairs import PairData
 from secondguess.classification.predicting import joints_of, row_log_probs
 from secondguess.classification.splitting import folds_of
 from secondguess.classification.stacking import StackedBackbone, fit_head, linear_model, with_body
@@ -45,8 +49,11 @@ MIN_NETWORK_ROWS = 400
 """With fewer rows there is no network: it could not be told from chance whether it helps."""
 MIN_MIXTURE_ROWS, MOST_MIXTURE_CLASSES = 2000, 10
 """Where a mixture head, with its many weights, is tried beside one correlation for all classes."""
+MARGINAL_ERRORS = 2.0
+"""Standard errors by which another marginal must beat the regression's to replace it."""
 NUM_LOGIT_FOLDS = 20
 """Folds of the log-odds, up to `SEARCH_ON_ALL` rows; heads and networks have fewer, larger ones."""
+_LEAST_LOG = -30.0
 _NO_HISTORY = TrainingHistory(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), 0)
 
 
@@ -60,36 +67,37 @@ def fit_stacked(
         settings: what to fit.
         validation: rows that decide, instead of cross-fitting.
     """
-    seed = settings.seed
+    folds = regression_folds(rows, settings.seed)
+    base = cross_fit_rows(rows, folds)
+    rows = rows._replace(inputs=torch.cat([rows.inputs, torch.from_numpy(base.logits)], 1))
     if validation is None and len(rows.data) > MOST_CROSS_FITTED:
+        # The regression is of all rows: those that are held out have log-odds that did not see
+        # them, as all others have.
         fraction = min(0.1, MOST_HELD_OUT / len(rows.data))
-        rows, validation = hold_out(rows, fraction, seed=seed)
-    rng = np.random.default_rng(seed)
-    many = len(rows.data) <= SEARCH_ON_ALL
-    num_folds = NUM_LOGIT_FOLDS if many else NUM_SEARCH_FOLDS
-    small_folds = folds_of(len(rows.data), num_folds, rng=rng, groups=rows.groups)
-    folds = small_folds % NUM_SEARCH_FOLDS
-    base = _cross_fit(rows, small_folds)
-    inputs = torch.cat([rows.inputs, torch.from_numpy(base.logits)], 1)
-    with_logits = rows._replace(inputs=inputs)
+        rows, validation = hold_out(rows, fraction, seed=settings.seed)
     if validation is not None:
-        return _fit_on_split(base, with_logits, validation, settings)
-    return _fit_in_folds(base, with_logits, folds, settings)
+        return _fit_on_split(base, rows, validation, settings)
+    return _fit_in_folds(base, rows, folds % NUM_SEARCH_FOLDS, settings)
 
 
 def _fit_on_split(
     base: CrossFitted, rows: Rows, validation: Rows, settings: FitSettings
 ) -> FittedModel:
     candidates = [_linear(base, rows, settings, head) for head in _heads(rows, settings)]
-    likeliest = int(np.argmax([_log_probs(other, validation).mean() for other in candidates]))
-    model, history = candidates[likeliest], _NO_HISTORY
+    log_probs = [_log_probs(other, validation) for other in candidates]
+    likeliest = int(np.argmax([np.average(each, weights=validation.weights) for each in log_probs]))
+    free = model = candidates[likeliest]
+    history = _NO_HISTORY
+    if not _better_marginal([free], [kept := _as_regression(free)], [validation]):
+        model = kept
     if settings.network is not None and len(rows.data) >= MIN_NETWORK_ROWS:
-        network, trained = _add_network(model, rows, settings, "network", validation)
+        network, trained = _add_network(free, rows, settings, "network", validation)
         gain = _log_probs(network, validation) - _log_probs(model, validation)
-        if _helps(gain):
+        if _exceeds(gain, 1, [validation]) and _better_marginal([network], [model], [validation]):
             model, history = network, trained
+    found = _predict(model, validation)
     return FittedModel(
-        model, history, _predict(model, validation), validation.data, validation.groups
+        model, history, found, validation.data, validation.groups, validation.weights
     )
 
 
@@ -98,17 +106,18 @@ def _fit_in_folds(
 ) -> FittedModel:
     parts = [(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in np.unique(folds)]
     if len(parts) < 2:
-        model = _linear(base, rows, settings, _heads(rows, settings)[0])
+        model = _as_regression(_linear(base, rows, settings, _heads(rows, settings)[0]))
         return FittedModel(model, _NO_HISTORY)
-    head, linear = _choose_head(base, rows, parts, settings)
-    linear += [_linear(base, rows.take(t), settings, head) for t, _ in parts[len(linear) :]]
-    models, steps = linear, 0
+    head, free = _choose_head(base, rows, parts, settings)
+    free += [_linear(base, rows.take(t), settings, head) for t, _ in parts[len(free) :]]
+    held = [rows.take(h) for _, h in parts]
+    kept = [_as_regression(model) for model in free]
+    is_better = _better_marginal(free, kept, held)
+    models, steps = free if is_better else kept, 0
     if settings.network is not None and len(rows.data) >= MIN_NETWORK_ROWS:
-        models, steps = _networks_in_folds(linear, rows, parts, settings)
-    held_out = [
-        _predict(model, rows.take(held)) for model, (_, held) in zip(models, parts, strict=True)
-    ]
-    order = np.argsort(np.concatenate([held for _, held in parts]))
+        models, steps = _networks_in_folds(free, models, rows, parts, settings)
+    held_out = [_predict(model, part) for model, part in zip(models, held, strict=True)]
+    order = np.argsort(np.concatenate([h for _, h in parts]))
     prediction = Prediction(
         np.concatenate([part.probs for part in held_out])[order],
         np.concatenate([part.variance for part in held_out])[order],
@@ -117,28 +126,31 @@ def _fit_in_folds(
     if steps:
         model, history = _add_network(model, rows, settings, "all-rows", num_steps=steps)
     else:
+        model = model if is_better else _as_regression(model)
         prediction = _mean(prediction, _predict(model, rows))
-    return FittedModel(model, history, prediction, rows.data, rows.groups)
+    return FittedModel(model, history, prediction, rows.data, rows.groups, rows.weights)
 
 
 def _networks_in_folds(
+    free: list[PairModel],
     linear: list[PairModel],
     rows: Rows,
     parts: list[tuple[IntArray, IntArray]],
     settings: FitSettings,
 ) -> tuple[list[PairModel], int]:
-    """The networks of all folds and their mean number of steps; without gain, what came and 0."""
+    """Networks grown from the free models, and their mean number of steps; or `linear` and 0."""
     networks, steps, gains = [], [], []
-    for fold, (model, (train, held)) in enumerate(zip(linear, parts, strict=True)):
+    held = [rows.take(part) for _, part in parts]
+    for fold, (model, (train, _)) in enumerate(zip(free, parts, strict=True)):
         network, history = _add_network(
-            model, rows.take(train), settings, f"fold-{fold}", rows.take(held)
+            model, rows.take(train), settings, f"fold-{fold}", held[fold]
         )
         networks.append(network)
         steps.append(history.best_step)
-        gains.append(_log_probs(network, rows.take(held)) - _log_probs(model, rows.take(held)))
-        if fold == 1 and not _helps(np.concatenate(gains)):
+        gains.append(_log_probs(network, held[fold]) - _log_probs(linear[fold], held[fold]))
+        if fold == 1 and not _exceeds(np.concatenate(gains), 1, held[:2]):
             return linear, 0  # two of five are enough to see that it is of no use
-    if not _helps(np.concatenate(gains)):
+    if not (_exceeds(np.concatenate(gains), 1, held) and _better_marginal(networks, linear, held)):
         return linear, 0
     # All rows are a quarter more than four fifths of them, and take as much longer to overfit.
     return networks, round(1.25 * float(np.mean(steps)))
@@ -174,13 +186,14 @@ def _choose_head(
         )
         for head in heads
     }
-    chosen = max(heads, key=lambda head: log_probs[head].mean())
+    held = rows.take(np.concatenate([held for _, held in parts[:2]]))
+    chosen = max(heads, key=lambda head: np.average(log_probs[head], weights=held.weights))
     return chosen, models[chosen]
 
 
 def _linear(base: CrossFitted, rows: Rows, settings: FitSettings, head: HeadName) -> PairModel:
     logits = rows.inputs[:, -base.logits.shape[1] :].numpy()
-    model = linear_model(base.model, logits, head, settings.num_components)
+    model = linear_model(base.model, logits, head, settings.num_components, rows.weights)
     fit_head(
         model,
         rows,
@@ -216,17 +229,71 @@ def _add_network(
     return grown.cpu(), history
 
 
-def _cross_fit(rows: Rows, folds: IntArray) -> CrossFitted:
+def regression_folds(rows: Rows, seed: int) -> IntArray:
+    """The fold of each row: many small ones where rows are few, within `NUM_SEARCH_FOLDS`."""
+    num_folds = NUM_LOGIT_FOLDS if len(rows.data) <= SEARCH_ON_ALL else NUM_SEARCH_FOLDS
+    rng = np.random.default_rng(seed)
+    return folds_of(len(rows.data), num_folds, rng=rng, groups=rows.groups)
+
+
+def cross_fit_rows(rows: Rows, folds: IntArray) -> CrossFitted:
+    """The regression that everything else is built on."""
     inputs, counts = rows.inputs.numpy(), rows.data.counts()
     if folds.max() == 0:  # too few rows to leave some out: hardly more than the class shares
-        model = fit_logistic(inputs, counts / counts.sum(axis=1, keepdims=True), 1.0)
+        shares = counts / counts.sum(axis=1, keepdims=True)
+        model = fit_logistic(inputs, shares, 1.0, weights=rows.weights)
         return CrossFitted(model, model(inputs), 1.0)
-    return cross_fit_logistic(inputs, counts, folds)
+    return cross_fit_logistic(inputs, counts, folds, rows.weights)
 
 
-def _helps(gain: FloatArray) -> bool:
-    """Whether a gain of log-likelihood per row is more than its standard error."""
-    return gain.mean() > gain.std() / np.sqrt(len(gain))
+def _as_regression(model: PairModel) -> PairModel:
+    """A copy whose marginal is the regression's.
+
+    How responses depend on each other it learned beside a marginal that was free to calibrate
+    itself. Fitted beside a marginal that is too flat, the dependence would make up for it, and the
+    variance come out too large.
+    """
+    model = copy.deepcopy(model)
+    keep_marginal(model.head)
+    return model
+
+
+def _better_marginal(models: list[PairModel], others: list[PairModel], parts: list[Rows]) -> bool:
+    """Whether p(y|x) predicts held-out responses better than another's, beyond doubt.
+
+    A marginal that replaces the regression's has many more weights. Where rows are few it is worse
+    as often as better, so it has to show its gain: `MARGINAL_ERRORS` standard errors of it.
+    """
+    gains = []
+    for model, other, part in zip(models, others, parts, strict=True):
+        gains.append(_log_losses(other, part) - _log_losses(model, part))
+    return _exceeds(np.concatenate(gains), MARGINAL_ERRORS, parts)
+
+
+def _exceeds(gain: FloatArray, num_errors: float, parts: list[Rows]) -> bool:
+    """Whether the mean gain of the rows of all parts is more than so many of its standard errors.
+
+    Rows of one group are no independent witnesses: the error is one over groups.
+    """
+    weights = np.concatenate(
+        [np.ones(len(p.data)) if p.weights is None else p.weights for p in parts]
+    )
+    excess = weights * (gain - np.average(gain, weights=weights))
+    groups = [part.groups for part in parts if part.groups is not None]
+    if groups:
+        excess = np.bincount(np.unique(np.concatenate(groups), return_inverse=True)[1], excess)
+    return bool(gain @ weights > num_errors * np.sqrt(np.square(excess).sum()))
+
+
+def _log_losses(model: PairModel, rows: Rows) -> FloatArray:
+    """Cross-entropy of the marginal with the shares of each row's labels, `(n,)`."""
+    counts = rows.data.counts()
+    shares = counts / counts.sum(axis=1, keepdims=True)
+
+    def log_marginal(joint: PairJoint, _: PairData) -> FloatArray:
+        return joint.log_marginal.double().clamp_min(_LEAST_LOG).numpy()
+
+    return -(shares * _read(model, rows, log_marginal)).sum(axis=1)
 
 
 def _predict(model: PairModel, rows: Rows) -> Prediction:

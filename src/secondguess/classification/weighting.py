@@ -1,0 +1,112 @@
+"""Weights of items in a fit: where they come from, and equal rows counted once.
+
+A weight of 2 is the item twice and a weight of 0 is no item. To hold that to the last digit, and
+not only on average, a fit sees each distinct item once, with the weight of all its copies, in an
+order that follows from what is in the rows: random folds and batches then fall the same way
+whichever way the rows came. Copies of an input are also never trained on and held out at once.
+
+Axes: rows (n), then features or classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import _check_sample_weight
+
+from secondguess._arrays import FloatArray, IntArray
+from secondguess.classification.fitting import Rows
+from secondguess.classification.inputs import Standardisation
+from secondguess.classification.pairs import PairData
+from secondguess.classification.splitting import row_keys
+
+
+class DistinctRows(NamedTuple):
+    """One row of each kind.
+
+    Attributes:
+        rows: `(m,)` row numbers, in an order that does not depend on that of the rows.
+        weights: `(m,)`, of all copies together; None where every one is 1.
+        groups: `(m,)` labels: those of the user, else one for each distinct input.
+    """
+
+    rows: IntArray
+    weights: FloatArray | None
+    groups: NDArray[Any]
+
+
+def item_weights(data: PairData, sample_weight: ArrayLike | None) -> FloatArray | None:
+    """The weight of each item, `(n,)`, checked; None where all are 1.
+
+    There are no weights of classes: a weight that depends on an item's own labels makes these
+    depend on each other. (Take two labels, mostly 0, where the rare class 1 weighs ten times as
+    much: an item with one of each then counts more often than chance would have it, and the
+    covariance of pairs comes out negative, although people answered independently.)
+
+    >>> item_weights(PairData.from_counts([[2, 0], [1, 1], [2, 0]]), [1, 0, 2])
+    array([1., 0., 2.])
+    """
+    if sample_weight is None:
+        return None
+    return _check_sample_weight(
+        sample_weight, np.empty((len(data), 1)), dtype=np.float64, ensure_non_negative=True
+    )
+
+
+def distinct_rows(
+    inputs: Any, data: PairData, groups: ArrayLike | None, weights: FloatArray | None
+) -> DistinctRows:
+    """Rows with the same inputs, counts and group as one; rows of weight 0 are left out.
+
+    >>> data = PairData.from_responses([[0, 1], [1, 1], [1, 0]])
+    >>> found = distinct_rows(np.array([[5.0], [6.0], [5.0]]), data, None, None)
+    >>> sorted(zip(found.rows.tolist(), found.weights.tolist()))
+    [(0, 2.0), (1, 1.0)]
+
+    Args:
+        inputs: `(n, ...)`: an array, a sparse matrix or a table.
+        data: the responses.
+        groups: `(n,)` labels that no split may tear apart.
+        weights: `(n,)`; None for one each.
+    """
+    kept = np.arange(len(data)) if weights is None else np.flatnonzero(weights > 0)
+    amounts = np.ones(len(data)) if weights is None else weights
+    inputs_of = np.array(row_keys(inputs))
+    labels = inputs_of if groups is None else np.asarray(groups)
+    if labels.shape != (len(data),):
+        raise ValueError(f"groups has shape {labels.shape}; expected ({len(data)},), one per row.")
+    units = np.unique(labels[kept], return_inverse=True)[1]
+    keys = np.rec.fromarrays([inputs_of[kept], np.array(row_keys(data.counts()))[kept], units])
+    _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
+    total = np.bincount(kind, weights=amounts[kept]).astype(np.float64)
+    return DistinctRows(kept[first], None if (total == 1).all() else total, labels[kept][first])
+
+
+def prepared_rows(
+    array: FloatArray,
+    data: PairData,
+    *,
+    groups: ArrayLike | None = None,
+    weights: FloatArray | None = None,
+) -> tuple[Rows, Standardisation]:
+    """Distinct rows on one scale, as `fit_stacked` takes them, and that scale.
+
+    >>> data = PairData.from_responses([[0, 1], [1, 1]])
+    >>> rows, _ = prepared_rows(np.array([[5.0], [7.0]]), data)
+    >>> sorted(rows.inputs.ravel().tolist())
+    [-1.0, 1.0]
+
+    Args:
+        array: `(n, d)`.
+        data: the responses.
+        groups: `(n,)` labels that no split may tear apart.
+        weights: `(n,)`; None for one each.
+    """
+    found = distinct_rows(array, data, groups, weights)
+    inputs = array[found.rows]
+    standardise = Standardisation.of(inputs, found.weights)
+    standardised = torch.from_numpy(standardise(inputs))
+    return Rows(standardised, data[found.rows], found.groups, found.weights), standardise
