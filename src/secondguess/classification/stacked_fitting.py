@@ -49,8 +49,8 @@ MIN_NETWORK_ROWS = 400
 """With fewer rows there is no network: it could not be told from chance whether it helps."""
 MIN_MIXTURE_ROWS, MOST_MIXTURE_CLASSES = 2000, 10
 """Where a mixture head, with its many weights, is tried beside one correlation for all classes."""
-MARGINAL_ERRORS = 2.0
-"""Standard errors by which another marginal must beat the regression's to replace it."""
+CLEAR_GAIN = 2.0
+"""Standard errors by which what has more weights must beat what is there, on held-out rows."""
 NUM_LOGIT_FOLDS = 20
 """Folds of the log-odds, up to `SEARCH_ON_ALL` rows; heads and networks have fewer, larger ones."""
 _LEAST_LOG = -30.0
@@ -86,14 +86,12 @@ def _fit_on_split(
     candidates = [_linear(base, rows, settings, head) for head in _heads(rows, settings)]
     log_probs = [_log_probs(other, validation) for other in candidates]
     likeliest = int(np.argmax([np.average(each, weights=validation.weights) for each in log_probs]))
-    free = model = candidates[likeliest]
     history = _NO_HISTORY
-    if not _better_marginal([free], [kept := _as_regression(free)], [validation]):
-        model = kept
+    [model], _ = _settled([candidates[likeliest]], [validation])
     if settings.network is not None and len(rows.data) >= MIN_NETWORK_ROWS:
-        network, trained = _add_network(free, rows, settings, "network", validation)
-        gain = _log_probs(network, validation) - _log_probs(model, validation)
-        if _exceeds(gain, 1, [validation]) and _better_marginal([network], [model], [validation]):
+        grown, trained = _add_network(candidates[likeliest], rows, settings, "network", validation)
+        [network], _ = _settled([grown], [validation])
+        if _likelier([network], [model], [validation]):
             model, history = network, trained
     found = _predict(model, validation)
     return FittedModel(
@@ -111,11 +109,12 @@ def _fit_in_folds(
     head, free = _choose_head(base, rows, parts, settings)
     free += [_linear(base, rows.take(t), settings, head) for t, _ in parts[len(free) :]]
     held = [rows.take(h) for _, h in parts]
-    kept = [_as_regression(model) for model in free]
-    is_better = _better_marginal(free, kept, held)
-    models, steps = free if is_better else kept, 0
+    models, is_free = _settled(free, held)
+    steps = 0
     if settings.network is not None and len(rows.data) >= MIN_NETWORK_ROWS:
-        models, steps = _networks_in_folds(free, models, rows, parts, settings)
+        networks, steps = _networks_in_folds(free, models, rows, parts, settings)
+        if steps:
+            models, is_free = _settled(networks, held)
     held_out = [_predict(model, part) for model, part in zip(models, held, strict=True)]
     order = np.argsort(np.concatenate([h for _, h in parts]))
     prediction = Prediction(
@@ -125,8 +124,8 @@ def _fit_in_folds(
     model, history = _linear(base, rows, settings, head), _NO_HISTORY
     if steps:
         model, history = _add_network(model, rows, settings, "all-rows", num_steps=steps)
-    else:
-        model = model if is_better else _as_regression(model)
+    model = model if is_free else _as_regression(model)
+    if not steps:
         prediction = _mean(prediction, _predict(model, rows))
     return FittedModel(model, history, prediction, rows.data, rows.groups, rows.weights)
 
@@ -138,20 +137,24 @@ def _networks_in_folds(
     parts: list[tuple[IntArray, IntArray]],
     settings: FitSettings,
 ) -> tuple[list[PairModel], int]:
-    """Networks grown from the free models, and their mean number of steps; or `linear` and 0."""
-    networks, steps, gains = [], [], []
+    """Networks grown from the free models, and their mean number of steps; 0 if of no use."""
+    networks, steps = [], []
     held = [rows.take(part) for _, part in parts]
+
+    def is_of_use() -> bool:
+        num = len(networks)
+        return _likelier(_settled(networks, held[:num])[0], linear[:num], held[:num])
+
     for fold, (model, (train, _)) in enumerate(zip(free, parts, strict=True)):
         network, history = _add_network(
             model, rows.take(train), settings, f"fold-{fold}", held[fold]
         )
         networks.append(network)
         steps.append(history.best_step)
-        gains.append(_log_probs(network, held[fold]) - _log_probs(linear[fold], held[fold]))
-        if fold == 1 and not _exceeds(np.concatenate(gains), 1, held[:2]):
-            return linear, 0  # two of five are enough to see that it is of no use
-    if not (_exceeds(np.concatenate(gains), 1, held) and _better_marginal(networks, linear, held)):
-        return linear, 0
+        if fold == 1 and not is_of_use():  # two of five are enough to see that
+            return networks, 0
+    if not is_of_use():
+        return networks, 0
     # All rows are a quarter more than four fifths of them, and take as much longer to overfit.
     return networks, round(1.25 * float(np.mean(steps)))
 
@@ -258,23 +261,42 @@ def _as_regression(model: PairModel) -> PairModel:
     return model
 
 
-def _better_marginal(models: list[PairModel], others: list[PairModel], parts: list[Rows]) -> bool:
-    """Whether p(y|x) predicts held-out responses better than another's, beyond doubt.
+def _settled(models: list[PairModel], parts: list[Rows]) -> tuple[list[PairModel], bool]:
+    """The models with the regression's marginal, unless their own is better, and whether it is.
 
     A marginal that replaces the regression's has many more weights. Where rows are few it is worse
-    as often as better, so it has to show its gain: `MARGINAL_ERRORS` standard errors of it.
+    as often as better, so it has to show a clear gain on held-out parts. How responses depend on
+    each other is kept in either case.
     """
-    gains = []
-    for model, other, part in zip(models, others, parts, strict=True):
-        gains.append(_log_losses(other, part) - _log_losses(model, part))
-    return _exceeds(np.concatenate(gains), MARGINAL_ERRORS, parts)
+    kept = [_as_regression(model) for model in models]
+    is_free = _exceeds(_log_losses, kept, models, parts)
+    return (models if is_free else kept), is_free
 
 
-def _exceeds(gain: FloatArray, num_errors: float, parts: list[Rows]) -> bool:
-    """Whether the mean gain of the rows of all parts is more than so many of its standard errors.
+def _likelier(models: list[PairModel], others: list[PairModel], parts: list[Rows]) -> bool:
+    """Whether they make held-out responses clearly likelier."""
+    return _exceeds(_log_probs, models, others, parts)
+
+
+def _exceeds(
+    measure: Callable[[PairModel, Rows], FloatArray],
+    models: list[PairModel],
+    others: list[PairModel],
+    parts: list[Rows],
+) -> bool:
+    """Whether a measure of held-out rows exceeds that of others by `CLEAR_GAIN` standard errors.
 
     Rows of one group are no independent witnesses: the error is one over groups.
+
+    Args:
+        measure: one number per row.
+        models: one for each part.
+        others: what they are compared with, one for each part.
+        parts: rows that the models of the same place did not see.
     """
+    gain = np.concatenate(
+        [measure(m, p) - measure(o, p) for m, o, p in zip(models, others, parts, strict=True)]
+    )
     weights = np.concatenate(
         [np.ones(len(p.data)) if p.weights is None else p.weights for p in parts]
     )
@@ -282,7 +304,7 @@ def _exceeds(gain: FloatArray, num_errors: float, parts: list[Rows]) -> bool:
     groups = [part.groups for part in parts if part.groups is not None]
     if groups:
         excess = np.bincount(np.unique(np.concatenate(groups), return_inverse=True)[1], excess)
-    return bool(gain @ weights > num_errors * np.sqrt(np.square(excess).sum()))
+    return bool(gain @ weights > CLEAR_GAIN * np.sqrt(np.square(excess).sum()))
 
 
 def _log_losses(model: PairModel, rows: Rows) -> FloatArray:

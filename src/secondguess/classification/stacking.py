@@ -16,16 +16,10 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
 
 from secondguess.classification.batches import AnnotationBatch, scaled_weights
 from secondguess.classification.fitting import Rows
-from secondguess.classification.heads import (
-    CorrelationPairHead,
-    HeadName,
-    PairModel,
-    build_head,
-)
+from secondguess.classification.heads import HeadName, PairModel, build_head
 from secondguess.classification.logistic import Logistic
 from secondguess.classification.losses import pair_model_loss
 from secondguess.models.residual_mlp import ResidualMLP
@@ -234,7 +228,7 @@ def fit_head(
             model.head, batch, eigenvalue_weight=eigenvalue_weight, snapshot=snapshot
         )
         norm = sum(weight.square().sum() for weight in weights)
-        loss = loss + (0.5 * PRIOR_PRECISION * norm - _log_prior(model.head)) / total
+        loss = loss + 0.5 * PRIOR_PRECISION * norm / total
         slopes = torch.autograd.grad(loss, parameters)
         return loss.item(), nn.utils.parameters_to_vector(slopes).numpy()
 
@@ -248,11 +242,3 @@ def fit_head(
     )
     nn.utils.vector_to_parameters(torch.from_numpy(found.x), parameters)
     model.float()
-
-
-def _log_prior(head: nn.Module) -> Tensor | float:
-    """Log r (1 - r) of the correlation r where the log-odds are average: a Beta(2, 2) prior."""
-    if not isinstance(head, CorrelationPairHead):
-        return 0.0
-    logit = head.outputs.bias[-1]
-    return logsigmoid(logit) + logsigmoid(-logit)
