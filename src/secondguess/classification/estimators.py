@@ -195,8 +195,7 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             y: their responses or counts.
             sample_weight: `(n,)`, how often each item counts: 2 is as good as the item twice, 0 as
                 if it were not there.
-            groups: `(n,)` labels; near-duplicates share one, and are held out together. Copies of
-                an input are held out together anyway (but for a module of your own).
+            groups: `(n,)` labels; near-duplicates share one, and are held out together.
             validation: inputs and targets to use for validation, instead of rows of X.
         """
         check_loss(self.loss)

@@ -139,8 +139,7 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             y: their responses or counts.
             sample_weight: `(n,)`, how often each item counts, as for `PairClassifier`; where they
                 are not whole numbers, the estimator must take a `sample_weight` itself.
-            groups: `(n,)` labels; near-duplicates share one, and are held out together. Copies of
-                an input are held out together anyway.
+            groups: `(n,)` labels; near-duplicates share one, and are held out together.
         """
         if not hasattr(self.estimator, "predict_proba"):
             raise TypeError(

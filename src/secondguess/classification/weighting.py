@@ -1,9 +1,11 @@
-"""Weights of items in a fit: where they come from, and equal rows counted once.
+"""Weights of items in a fit: where they come from, and copies counted once.
 
 A weight of 2 is the item twice and a weight of 0 is no item. To hold that to the last digit, and
 not only on average, a fit sees each distinct item once, with the weight of all its copies, in an
 order that follows from what is in the rows: random folds and batches then fall the same way
-whichever way the rows came. Copies of an input are also never trained on and held out at once.
+whichever way the rows came, and no copy is trained on while another is held out. Where inputs recur
+with other responses, as those of a few categories do, equal rows are no copies but as many people's
+observations: they stay as they are, and a weight is one on average.
 
 Axes: rows (n), then features or classes.
 """
@@ -28,14 +30,14 @@ class DistinctRows(NamedTuple):
     """One row of each kind.
 
     Attributes:
-        rows: `(m,)` row numbers, in an order that does not depend on that of the rows.
+        rows: `(m,)` row numbers; of copies the first, in an order that follows from their content.
         weights: `(m,)`, of all copies together; None where every one is 1.
-        groups: `(m,)` labels: those of the user, else one for each distinct input.
+        groups: `(m,)` labels, those of the user; None where there are none.
     """
 
     rows: IntArray
     weights: FloatArray | None
-    groups: NDArray[Any]
+    groups: NDArray[Any] | None
 
 
 def item_weights(data: PairData, sample_weight: ArrayLike | None) -> FloatArray | None:
@@ -66,23 +68,32 @@ def distinct_rows(
     >>> sorted(zip(found.rows.tolist(), found.weights.tolist()))
     [(0, 2.0), (1, 1.0)]
 
+    An input that recurs with other responses is no copy, and then no row is taken for one:
+
+    >>> distinct_rows(np.array([[5.0], [5.0], [5.0]]), data, None, None).rows
+    array([0, 1, 2])
+
     Args:
         inputs: `(n, ...)`: an array, a sparse matrix or a table.
         data: the responses.
         groups: `(n,)` labels that no split may tear apart.
         weights: `(n,)`; None for one each.
     """
-    kept = np.arange(len(data)) if weights is None else np.flatnonzero(weights > 0)
-    amounts = np.ones(len(data)) if weights is None else weights
-    inputs_of = np.array(row_keys(inputs))
-    labels = inputs_of if groups is None else np.asarray(groups)
-    if labels.shape != (len(data),):
+    labels = None if groups is None else np.asarray(groups)
+    if labels is not None and labels.shape != (len(data),):
         raise ValueError(f"groups has shape {labels.shape}; expected ({len(data)},), one per row.")
-    units = np.unique(labels[kept], return_inverse=True)[1]
-    keys = np.rec.fromarrays([inputs_of[kept], np.array(row_keys(data.counts()))[kept], units])
-    _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
-    total = np.bincount(kind, weights=amounts[kept]).astype(np.float64)
-    return DistinctRows(kept[first], None if (total == 1).all() else total, labels[kept][first])
+    kept = np.arange(len(data)) if weights is None else np.flatnonzero(weights > 0)
+    amounts = (np.ones(len(data)) if weights is None else weights)[kept]
+    units = kept * 0 if labels is None else np.unique(labels[kept], return_inverse=True)[1]
+    contents = [np.array(row_keys(inputs))[kept], np.array(row_keys(data.counts()))[kept], units]
+    _, first, kind = np.unique(np.rec.fromarrays(contents), return_index=True, return_inverse=True)
+    if len(first) == len(np.unique(np.rec.fromarrays(contents[::2]))):  # one response to each input
+        kept, amounts = kept[first], np.bincount(kind, weights=amounts).astype(np.float64)
+    return DistinctRows(
+        kept,
+        None if (amounts == 1).all() else amounts,
+        None if labels is None else labels[kept],
+    )
 
 
 def prepared_rows(
