@@ -24,7 +24,7 @@ PENALTIES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)
 MAX_ITERATIONS = 100
 _TOLERANCE = 1e-7
 NUM_SEARCH_FOLDS = 5
-SEARCH_ON_ALL = 5000
+SEARCH_ON_ALL = 20_000
 """With more rows than this, one fold chooses the penalty instead of all of them."""
 
 

@@ -28,7 +28,6 @@ from secondguess.classification.heads import HeadName, PairModel
 from secondguess.classification.joint import PairJoint
 from secondguess.classification.logistic import (
     NUM_SEARCH_FOLDS,
-    SEARCH_ON_ALL,
     CrossFitted,
     cross_fit_logistic,
     fit_logistic,
@@ -51,8 +50,8 @@ MIN_MIXTURE_ROWS, MOST_MIXTURE_CLASSES = 2000, 10
 """Where a mixture head, with its many weights, is tried beside one correlation for all classes."""
 CLEAR_GAIN = 2.0
 """Standard errors by which what has more weights must beat what is there, on held-out rows."""
-NUM_LOGIT_FOLDS = 20
-"""Folds of the log-odds, up to `SEARCH_ON_ALL` rows; heads and networks have fewer, larger ones."""
+NUM_LOGIT_FOLDS, MOST_MANY_FOLDS = 20, 5000
+"""Folds of the log-odds, and up to how many rows; heads and networks have fewer, larger ones."""
 _LEAST_LOG = -30.0
 _NO_HISTORY = TrainingHistory(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), 0)
 
@@ -234,7 +233,7 @@ def _add_network(
 
 def regression_folds(rows: Rows, seed: int) -> IntArray:
     """The fold of each row: many small ones where rows are few, within `NUM_SEARCH_FOLDS`."""
-    num_folds = NUM_LOGIT_FOLDS if len(rows.data) <= SEARCH_ON_ALL else NUM_SEARCH_FOLDS
+    num_folds = NUM_LOGIT_FOLDS if len(rows.data) <= MOST_MANY_FOLDS else NUM_SEARCH_FOLDS
     rng = np.random.default_rng(seed)
     return folds_of(len(rows.data), num_folds, rng=rng, groups=rows.groups)
 
