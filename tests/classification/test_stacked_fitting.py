@@ -16,7 +16,7 @@ from secondguess.classification.fit_warnings import PairFitWarning, warn_of_trai
 from secondguess.classification.fitting import Rows
 from secondguess.classification.heads import head_name
 from secondguess.classification.logistic import Logistic, cross_fit_logistic, fit_logistic
-from secondguess.classification.offsets import keep_marginal
+from secondguess.classification.offsets import set_own_share
 from secondguess.classification.pairs import PairData
 from secondguess.classification.stacked_fitting import cross_fit_rows, regression_folds
 from secondguess.classification.stacking import fit_head, linear_model, network_size
@@ -233,15 +233,31 @@ def _regression_probs(X, counts, X_new) -> np.ndarray:
     return _softmax(fitted.model(standardise(X_new)))
 
 
-def test_the_marginal_is_the_regressions_where_nothing_beats_it() -> None:
-    # Linear log-odds: what a head could add is noise, and must not be added.
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(1200, 8))
-    counts = _draw(_softmax(X @ rng.normal(size=(8, 3))), 3, rng)
-    model = PairClassifier("counts").fit(X[:300], counts[:300])
-    kept = _regression_probs(X[:300], counts[:300], X)
-    np.testing.assert_allclose(model.predict_proba(X), kept, atol=1e-12)
-    assert (model.predict_variance(X) >= 0).all()
+@pytest.mark.statistical
+def test_what_is_added_to_the_regression_is_a_gain_where_it_can_be_one_and_no_loss_elsewhere() -> (
+    None
+):
+    # With twenty rows per feature there is nothing to add. With hardly more rows than features, and
+    # answers that are nearly sure, a ridge penalty leaves log-odds too flat, and a head mends that.
+    # Means over ten worlds, fixed seeds; no false-alarm rate is claimed.
+    gains = {}
+    for num_features, scale in ((8, 1.0), (100, 6.0)):
+        found = []
+        for seed in range(10):
+            rng = np.random.default_rng([seed, num_features])
+            X = rng.normal(size=(2160, num_features))
+            weight = rng.normal(size=(num_features, 3)) * scale / np.sqrt(num_features)
+            truth = _softmax(X @ weight)
+            counts = _draw(truth[:160], 20, rng)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PairFitWarning)
+                model = PairClassifier("counts", classes=range(3)).fit(X[:160], counts)
+            logs = np.log(model.predict_proba(X[160:]))
+            kept = np.log(_regression_probs(X[:160], counts, X[160:]))
+            found.append((truth[160:] * (logs - kept)).sum(axis=1).mean())
+        gains[num_features] = np.mean(found)
+    assert gains[8] > -0.002
+    assert gains[100] > 0.02
 
 
 def test_the_marginal_is_another_where_that_is_clearly_better() -> None:
@@ -255,20 +271,21 @@ def test_the_marginal_is_another_where_that_is_clearly_better() -> None:
     assert -(shares * np.log(found)).sum() < -0.8 * (shares * np.log(kept)).sum()
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("head", ["correlation", "mixture", "binary"])
-def test_a_kept_marginal_leaves_a_valid_joint(head) -> None:
+def test_a_share_of_the_marginal_leaves_a_valid_joint(head, share) -> None:
     rng = np.random.default_rng(1)
     base = Logistic(rng.normal(size=(4, 3)), rng.normal(size=3))
     model = linear_model(base, rng.normal(size=(50, 3)), head).double()
     for parameter in model.head.parameters():
         nn.init.normal_(parameter, generator=torch.Generator().manual_seed(2))
     inputs = torch.from_numpy(rng.normal(size=(40, 4)))
-    free = model(inputs).marginal
-    keep_marginal(model.head)
+    free = model(inputs).log_marginal
+    regression = (inputs @ model.backbone.weight + model.backbone.bias).log_softmax(-1)
+    set_own_share(model.head, share)
     joint = model(inputs)
-    wanted = (inputs @ model.backbone.weight + model.backbone.bias).softmax(-1)
+    wanted = (regression + share * (free - regression)).softmax(-1)
     torch.testing.assert_close(joint.marginal, wanted)
-    assert not torch.allclose(joint.marginal, free)
     assert (joint.epistemic_variance >= 0).all()
     assert (joint.epistemic_variance <= wanted * (1 - wanted) + 1e-12).all()
     if head != "binary":  # which gives no table for three classes

@@ -10,8 +10,7 @@
 `PairModel` puts a head on a backbone. Each head takes a `generator` for its initial weights (LeCun
 normal, biases zero); without it, they come from torch's default generator. With `offset`, the last
 `num_classes` features are log-odds that another model found: they are added to the logits of the
-classes, and the head learns what to add. A head that `keeps_marginal` adds nothing: its marginal is
-that of the other model, and it learns only how responses depend on each other.
+classes, and the head learns what to add; `offsets.py` sets how much of that is used.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from secondguess.classification.joint import PairJoint
 from secondguess.classification.log_space import log_softmax_table
 from secondguess.classification.mixture_joint import MixtureJoint
 from secondguess.classification.offsets import (
-    add_switch,
+    add_share,
     full_precision,
     split_offset,
     with_offset,
@@ -78,7 +77,7 @@ class CorrelationPairHead(nn.Module):
         self.in_features = in_features
         self.num_classes = check_at_least("num_classes", num_classes, 2)
         self.num_offsets = num_classes if offset else 0
-        add_switch(self, self.num_offsets)
+        add_share(self, self.num_offsets)
         self.outputs = lecun_linear(in_features, num_classes + 1, generator=generator)
         # Of the rate, beyond where it starts: so weight decay draws it there and not to 1.
         self.log_rate = nn.Parameter(torch.zeros(1))
@@ -114,7 +113,7 @@ class BinaryPairHead(nn.Module):
         super().__init__()
         self.in_features = in_features
         self.num_offsets = 2 if offset else 0
-        add_switch(self, self.num_offsets)
+        add_share(self, self.num_offsets)
         self.outputs = lecun_linear(in_features, 2, generator=generator)
 
     def forward(self, features: Tensor) -> BinaryJoint:
@@ -148,7 +147,7 @@ class ClasswisePairHead(nn.Module):
         self.in_features = in_features
         self.num_classes = check_at_least("num_classes", num_classes, 2)
         self.num_offsets = num_classes if offset else 0
-        add_switch(self, self.num_offsets)
+        add_share(self, self.num_offsets)
         self.outputs = lecun_linear(in_features, 2 * num_classes, generator=generator)
 
     def forward(self, features: Tensor) -> ClasswiseJoint:
@@ -226,7 +225,7 @@ class MixturePairHead(nn.Module):
         if num_components is None:
             num_components = min(num_classes, MAX_DEFAULT_COMPONENTS)
         self.num_components = check_at_least("num_components", num_components, 1)
-        add_switch(self, self.num_offsets)
+        add_share(self, self.num_offsets)
         self.weights = lecun_linear(in_features, num_components, generator=generator)
         self.components = lecun_linear(
             in_features, num_components * num_classes, generator=generator
@@ -247,9 +246,10 @@ class MixturePairHead(nn.Module):
             components = components + offset.unsqueeze(1)
         weights = full_precision(self.weights(features))
         joint = MixtureJoint(weights.log_softmax(-1), components.log_softmax(-1))
-        if offset is not None and self.get_buffer("keeps_marginal"):
-            return joint.with_marginal(offset.log_softmax(-1))
-        return joint
+        if offset is None or (share := self.get_buffer("own_share")) == 1:
+            return joint
+        log_ratio = joint.log_marginal - offset.log_softmax(-1)
+        return joint.with_marginal((offset + share * log_ratio).log_softmax(-1))
 
 
 PairHead = (

@@ -135,10 +135,7 @@ def cross_fit_logistic(
         weights: `(n,)`, of the rows; one each by default.
     """
     weights = np.ones(len(counts)) if weights is None else weights
-    total = weights.sum()
-    # One label, spread over all classes and rows: a class that a fold lacks stays possible.
-    shares = counts / counts.sum(axis=1, keepdims=True)
-    shares = (shares + 1 / (total * counts.shape[1])) / (1 + 1 / total)
+    shares = _smoothed_shares(counts, weights.sum())
     large = folds % NUM_SEARCH_FOLDS
 
     def fitted(held: NDArray[np.bool_], penalty: float, start: Logistic | None) -> Logistic:
@@ -161,12 +158,52 @@ def cross_fit_logistic(
             break
     # What is best for four fifths of the rows is so much too strong for all of them.
     penalty = _lowest_between(PENALTIES, losses) * (1 - 1 / NUM_SEARCH_FOLDS)
+    return _out_of_fold(inputs, shares, folds, penalty, weights, best_models)
+
+
+def cross_fit_again(
+    inputs: FloatArray,
+    counts: IntArray,
+    folds: IntArray,
+    penalty: float,
+    weights: FloatArray | None = None,
+) -> CrossFitted:
+    """As `cross_fit_logistic`, under a penalty that is known.
+
+    >>> rng = np.random.default_rng(0)
+    >>> counts = rng.multinomial(3, [0.5, 0.5], size=60)
+    >>> found = cross_fit_again(rng.normal(size=(60, 2)), counts, np.arange(60) % 4, 0.1)
+    >>> found.logits.shape, found.penalty
+    ((60, 2), 0.1)
+    """
+    weights = np.ones(len(counts)) if weights is None else weights
+    shares = _smoothed_shares(counts, weights.sum())
+    starts: list[Logistic | None] = [None] * NUM_SEARCH_FOLDS
+    return _out_of_fold(inputs, shares, folds, penalty, weights, starts)
+
+
+def _out_of_fold(
+    inputs: FloatArray,
+    shares: FloatArray,
+    folds: IntArray,
+    penalty: float,
+    weights: FloatArray,
+    starts: Sequence[Logistic | None],
+) -> CrossFitted:
     logits = np.empty(shares.shape)
+    model = fit_logistic(inputs, shares, penalty, starts[0], weights)
     for fold in np.unique(folds):
         held = folds == fold
-        logits[held] = fitted(held, penalty, best_models[fold % NUM_SEARCH_FOLDS])(inputs[held])
-    model = fit_logistic(inputs, shares, penalty, best_models[0], weights)
+        start = starts[fold % NUM_SEARCH_FOLDS]
+        fitted = fit_logistic(inputs[~held], shares[~held], penalty, start, weights[~held])
+        logits[held] = fitted(inputs[held])
     return CrossFitted(model, logits, penalty)
+
+
+def _smoothed_shares(counts: IntArray, total: float) -> FloatArray:
+    """One label, spread over all classes and rows: a class that a fold lacks stays possible."""
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    return (shares + 1 / (total * counts.shape[1])) / (1 + 1 / total)
 
 
 def _lowest_between(penalties: Sequence[float], losses: Sequence[float]) -> float:

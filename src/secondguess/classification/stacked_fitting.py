@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from scipy.special import log_softmax
 
 from secondguess._arrays import FloatArray, IntArray
 from secondguess.classification.fitting import (
@@ -29,10 +30,11 @@ from secondguess.classification.joint import PairJoint
 from secondguess.classification.logistic import (
     NUM_SEARCH_FOLDS,
     CrossFitted,
+    cross_fit_again,
     cross_fit_logistic,
     fit_logistic,
 )
-from secondguess.classification.offsets import keep_marginal
+from secondguess.classification.offsets import set_own_share, takes_share
 from secondguess.classification.pairs import PairData
 from secondguess.classification.predicting import joints_of, row_log_probs
 from secondguess.classification.splitting import folds_of
@@ -48,8 +50,8 @@ MIN_NETWORK_ROWS = 400
 """With fewer rows there is no network: it could not be told from chance whether it helps."""
 MIN_MIXTURE_ROWS, MOST_MIXTURE_CLASSES = 2000, 10
 """Where a mixture head, with its many weights, is tried beside one correlation for all classes."""
-CLEAR_GAIN = 2.0
-"""Standard errors by which what has more weights must beat what is there, on held-out rows."""
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""How much of what a head adds to the regression's log-odds may be used."""
 NUM_LOGIT_FOLDS, MOST_MANY_FOLDS = 20, 5000
 """Folds of the log-odds, and up to how many rows; heads and networks have fewer, larger ones."""
 _LEAST_LOG = -30.0
@@ -76,7 +78,7 @@ def fit_stacked(
         rows, validation = hold_out(rows, fraction, seed=settings.seed)
     if validation is not None:
         return _fit_on_split(base, rows, validation, settings)
-    return _fit_in_folds(base, rows, folds % NUM_SEARCH_FOLDS, settings)
+    return _fit_in_folds(base, rows, folds, settings)
 
 
 def _fit_on_split(
@@ -86,10 +88,11 @@ def _fit_on_split(
     log_probs = [_log_probs(other, validation) for other in candidates]
     likeliest = int(np.argmax([np.average(each, weights=validation.weights) for each in log_probs]))
     history = _NO_HISTORY
-    [model], _ = _settled([candidates[likeliest]], [validation])
+    free = candidates[likeliest]
+    model = _with_share(free, _best_share([free], [validation]))
     if settings.network is not None and len(rows.data) >= MIN_NETWORK_ROWS:
-        grown, trained = _add_network(candidates[likeliest], rows, settings, "network", validation)
-        [network], _ = _settled([grown], [validation])
+        network, trained = _add_network(free, rows, settings, "network", validation)
+        network = _with_share(network, _best_share([network], [validation]))
         if _likelier([network], [model], [validation]):
             model, history = network, trained
     found = _predict(model, validation)
@@ -101,19 +104,21 @@ def _fit_on_split(
 def _fit_in_folds(
     base: CrossFitted, rows: Rows, folds: IntArray, settings: FitSettings
 ) -> FittedModel:
-    parts = [(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in np.unique(folds)]
+    large = folds % NUM_SEARCH_FOLDS
+    parts = [(np.flatnonzero(large != f), np.flatnonzero(large == f)) for f in np.unique(large)]
     if len(parts) < 2:
-        model = _as_regression(_linear(base, rows, settings, _heads(rows, settings)[0]))
-        return FittedModel(model, _NO_HISTORY)
+        model = _linear(base, rows, settings, _heads(rows, settings)[0])
+        return FittedModel(_with_share(model, 0.0), _NO_HISTORY)
     head, free = _choose_head(base, rows, parts, settings)
     free += [_linear(base, rows.take(t), settings, head) for t, _ in parts[len(free) :]]
     held = [rows.take(h) for _, h in parts]
-    models, is_free = _settled(free, held)
-    steps = 0
+    share, steps = _nested_share(base, rows, folds, parts, settings, head), 0
+    models = [_with_share(model, share) for model in free]
     if settings.network is not None and len(rows.data) >= MIN_NETWORK_ROWS:
         networks, steps = _networks_in_folds(free, models, rows, parts, settings)
         if steps:
-            models, is_free = _settled(networks, held)
+            share = max(share, _best_share(networks, held))
+            models = [_with_share(model, share) for model in networks]
     held_out = [_predict(model, part) for model, part in zip(models, held, strict=True)]
     order = np.argsort(np.concatenate([h for _, h in parts]))
     prediction = Prediction(
@@ -123,7 +128,7 @@ def _fit_in_folds(
     model, history = _linear(base, rows, settings, head), _NO_HISTORY
     if steps:
         model, history = _add_network(model, rows, settings, "all-rows", num_steps=steps)
-    model = model if is_free else _as_regression(model)
+    model = _with_share(model, share)
     if not steps:
         prediction = _mean(prediction, _predict(model, rows))
     return FittedModel(model, history, prediction, rows.data, rows.groups, rows.weights)
@@ -141,8 +146,10 @@ def _networks_in_folds(
     held = [rows.take(part) for _, part in parts]
 
     def is_of_use() -> bool:
-        num = len(networks)
-        return _likelier(_settled(networks, held[:num])[0], linear[:num], held[:num])
+        some = held[: len(networks)]
+        share = _best_share(networks, some)
+        settled = [_with_share(network, share) for network in networks]
+        return _likelier(settled, linear[: len(networks)], some)
 
     for fold, (model, (train, _)) in enumerate(zip(free, parts, strict=True)):
         network, history = _add_network(
@@ -248,73 +255,94 @@ def cross_fit_rows(rows: Rows, folds: IntArray) -> CrossFitted:
     return cross_fit_logistic(inputs, counts, folds, rows.weights)
 
 
-def _as_regression(model: PairModel) -> PairModel:
-    """A copy whose marginal is the regression's.
+def _with_share(model: PairModel, share: float) -> PairModel:
+    """A copy whose marginal leaves the regression's by this share of the way.
 
     How responses depend on each other it learned beside a marginal that was free to calibrate
     itself. Fitted beside a marginal that is too flat, the dependence would make up for it, and the
     variance come out too large.
     """
     model = copy.deepcopy(model)
-    keep_marginal(model.head)
+    set_own_share(model.head, share)
     return model
 
 
-def _settled(models: list[PairModel], parts: list[Rows]) -> tuple[list[PairModel], bool]:
-    """The models with the regression's marginal, unless their own is better, and whether it is.
+def _best_share(models: list[PairModel], parts: list[Rows]) -> float:
+    """The share of `SHARES` that predicts the responses to held-out parts best.
 
-    A marginal that replaces the regression's has many more weights. Where rows are few it is worse
-    as often as better, so it has to show a clear gain on held-out parts. How responses depend on
-    each other is kept in either case.
+    What a head adds to the regression's log-odds is mostly a gain, and where rows are few sometimes
+    a loss: one number, chosen on rows that it was not fitted to, tells how much of it to use.
     """
-    kept = [_as_regression(model) for model in models]
-    is_free = _exceeds(_log_losses, kept, models, parts)
-    return (models if is_free else kept), is_free
+    if not takes_share(models[0].head):
+        return 1.0
+    losses = np.zeros(len(SHARES))
+    for model, part in zip(models, parts, strict=True):
+        counts = part.data.counts()
+        shares = counts / counts.sum(axis=1, keepdims=True)
+        weights = np.ones(len(counts)) if part.weights is None else part.weights
+        regression = _read(_with_share(model, 0.0), part, _log_marginal)
+        own = _read(model, part, _log_marginal) - regression
+        for place, share in enumerate(SHARES):
+            log_probs = log_softmax(regression + share * own, axis=1)
+            losses[place] -= weights @ (shares * log_probs).sum(axis=1)
+    return SHARES[int(np.argmin(losses))]
+
+
+def _nested_share(
+    base: CrossFitted,
+    rows: Rows,
+    folds: IntArray,
+    parts: list[tuple[IntArray, IntArray]],
+    settings: FitSettings,
+    head: HeadName,
+) -> float:
+    """`_best_share` of linear models that have nothing at all of a part's responses.
+
+    The log-odds of the other rows come from regressions that saw the part's responses. A head that
+    learns from them leans away from these responses, and where rows are few its worth is
+    underrated by more than it is.
+    """
+    num_classes = base.logits.shape[1]
+    models, held_out = [], []
+    for train, held in parts:
+        some, others = rows.take(train), rows.take(held)
+        inputs, other_inputs = some.inputs[:, :-num_classes], others.inputs[:, :-num_classes]
+        inner = cross_fit_again(
+            inputs.numpy(), some.data.counts(), folds[train], base.penalty, some.weights
+        )
+        logits = inner.model(other_inputs.numpy())
+        some = some._replace(inputs=torch.cat([inputs, torch.from_numpy(inner.logits)], 1))
+        models.append(_linear(inner, some, settings, head))
+        held_out.append(
+            others._replace(inputs=torch.cat([other_inputs, torch.from_numpy(logits)], 1))
+        )
+    return _best_share(models, held_out)
+
+
+def _log_marginal(joint: PairJoint, _: PairData) -> FloatArray:
+    return joint.log_marginal.double().clamp_min(_LEAST_LOG).numpy()
 
 
 def _likelier(models: list[PairModel], others: list[PairModel], parts: list[Rows]) -> bool:
-    """Whether they make held-out responses clearly likelier."""
-    return _exceeds(_log_probs, models, others, parts)
-
-
-def _exceeds(
-    measure: Callable[[PairModel, Rows], FloatArray],
-    models: list[PairModel],
-    others: list[PairModel],
-    parts: list[Rows],
-) -> bool:
-    """Whether a measure of held-out rows exceeds that of others by `CLEAR_GAIN` standard errors.
+    """Whether held-out responses are likelier than others make them, beyond a standard error.
 
     Rows of one group are no independent witnesses: the error is one over groups.
 
     Args:
-        measure: one number per row.
         models: one for each part.
         others: what they are compared with, one for each part.
         parts: rows that the models of the same place did not see.
     """
-    gain = np.concatenate(
-        [measure(m, p) - measure(o, p) for m, o, p in zip(models, others, parts, strict=True)]
-    )
+    pairs = zip(models, others, parts, strict=True)
+    gain = np.concatenate([_log_probs(m, part) - _log_probs(o, part) for m, o, part in pairs])
     weights = np.concatenate(
-        [np.ones(len(p.data)) if p.weights is None else p.weights for p in parts]
+        [np.ones(len(part.data)) if part.weights is None else part.weights for part in parts]
     )
     excess = weights * (gain - np.average(gain, weights=weights))
     groups = [part.groups for part in parts if part.groups is not None]
     if groups:
         excess = np.bincount(np.unique(np.concatenate(groups), return_inverse=True)[1], excess)
-    return bool(gain @ weights > CLEAR_GAIN * np.sqrt(np.square(excess).sum()))
-
-
-def _log_losses(model: PairModel, rows: Rows) -> FloatArray:
-    """Cross-entropy of the marginal with the shares of each row's labels, `(n,)`."""
-    counts = rows.data.counts()
-    shares = counts / counts.sum(axis=1, keepdims=True)
-
-    def log_marginal(joint: PairJoint, _: PairData) -> FloatArray:
-        return joint.log_marginal.double().clamp_min(_LEAST_LOG).numpy()
-
-    return -(shares * _read(model, rows, log_marginal)).sum(axis=1)
+    return bool(gain @ weights > np.sqrt(np.square(excess).sum()))
 
 
 def _predict(model: PairModel, rows: Rows) -> Prediction:
