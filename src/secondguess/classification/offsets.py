@@ -21,7 +21,7 @@ def set_own_share(head: nn.Module, share: float) -> None:
     >>> from secondguess.classification.heads import CorrelationPairHead
     >>> head = CorrelationPairHead(in_features=3, num_classes=2, offset=True)
     >>> set_own_share(head, 0.0)
-    >>> head(torch.tensor([[1.0, 2.0, 3.0, 0.0, 0.0]])).marginal
+    >>> head(torch.tensor([[1.0, 2.0, 3.0, 0.0, 0.0]])).marginal.detach()
     tensor([[0.5000, 0.5000]])
     """
     if takes_share(head):

@@ -268,24 +268,28 @@ def _with_share(model: PairModel, share: float) -> PairModel:
 
 
 def _best_share(models: list[PairModel], parts: list[Rows]) -> float:
-    """The share of `SHARES` that predicts the responses to held-out parts best.
+    """The share of `SHARES` that predicts the responses to held-out parts best, if clearly.
 
     What a head adds to the regression's log-odds is mostly a gain, and where rows are few sometimes
     a loss: one number, chosen on rows that it was not fitted to, tells how much of it to use.
     """
     if not takes_share(models[0].head):
         return 1.0
-    losses = np.zeros(len(SHARES))
-    for model, part in zip(models, parts, strict=True):
-        counts = part.data.counts()
-        shares = counts / counts.sum(axis=1, keepdims=True)
-        weights = np.ones(len(counts)) if part.weights is None else part.weights
-        regression = _read(_with_share(model, 0.0), part, _log_marginal)
-        own = _read(model, part, _log_marginal) - regression
-        for place, share in enumerate(SHARES):
-            log_probs = log_softmax(regression + share * own, axis=1)
-            losses[place] -= weights @ (shares * log_probs).sum(axis=1)
-    return SHARES[int(np.argmin(losses))]
+    log_probs = np.concatenate(
+        [_log_probs_by_share(model, part) for model, part in zip(models, parts, strict=True)]
+    )
+    best = int(np.argmax(_weights(parts) @ log_probs))
+    return SHARES[best] if _is_clear(log_probs[:, best] - log_probs[:, 0], parts) else SHARES[0]
+
+
+def _log_probs_by_share(model: PairModel, rows: Rows) -> FloatArray:
+    """Mean log-probability of each row's responses, one by one, under each share: `(n, S)`."""
+    counts = rows.data.counts()
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    regression = _read(_with_share(model, 0.0), rows, _log_marginal)
+    own = _read(model, rows, _log_marginal) - regression
+    marginals = (log_softmax(regression + share * own, axis=1) for share in SHARES)
+    return np.stack([(shares * each).sum(axis=1) for each in marginals], axis=1)
 
 
 def _nested_share(
@@ -324,9 +328,7 @@ def _log_marginal(joint: PairJoint, _: PairData) -> FloatArray:
 
 
 def _likelier(models: list[PairModel], others: list[PairModel], parts: list[Rows]) -> bool:
-    """Whether held-out responses are likelier than others make them, beyond a standard error.
-
-    Rows of one group are no independent witnesses: the error is one over groups.
+    """Whether held-out responses are clearly likelier than others make them.
 
     Args:
         models: one for each part.
@@ -335,14 +337,25 @@ def _likelier(models: list[PairModel], others: list[PairModel], parts: list[Rows
     """
     pairs = zip(models, others, parts, strict=True)
     gain = np.concatenate([_log_probs(m, part) - _log_probs(o, part) for m, o, part in pairs])
-    weights = np.concatenate(
-        [np.ones(len(part.data)) if part.weights is None else part.weights for part in parts]
-    )
+    return _is_clear(gain, parts)
+
+
+def _is_clear(gain: FloatArray, parts: list[Rows]) -> bool:
+    """Whether the mean gain of the rows of all parts is above its standard error.
+
+    Rows of one group are no independent witnesses: the error is one over groups.
+    """
+    weights = _weights(parts)
     excess = weights * (gain - np.average(gain, weights=weights))
     groups = [part.groups for part in parts if part.groups is not None]
     if groups:
         excess = np.bincount(np.unique(np.concatenate(groups), return_inverse=True)[1], excess)
     return bool(gain @ weights > np.sqrt(np.square(excess).sum()))
+
+
+def _weights(parts: list[Rows]) -> FloatArray:
+    every = [np.ones(len(part.data)) if part.weights is None else part.weights for part in parts]
+    return np.concatenate(every)
 
 
 def _predict(model: PairModel, rows: Rows) -> Prediction:
