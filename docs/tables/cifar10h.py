@@ -32,11 +32,14 @@ def setting(preset: str) -> str:
     """How the run was made, and what it took."""
     run = result(preset)
     minutes = sum(run["seconds"].values()) / 60
-    machine = run["machine"]
+    later = "".join(
+        f"; {method}, later, on {found['machine']['processor']}"
+        for method, found in run.get("added", {}).items()
+    )
     return (
         f"`secondguess reproduce cifar10h --preset {run['preset']}`, {minutes:.0f} minutes on the "
         f"clock, {'tuning included, ' if run['config']['recipes'] is None else ''}on "
-        f"{machine['processor']}."
+        f"{run['machine']['processor']}{later}."
     )
 
 

@@ -111,6 +111,9 @@ def test_a_gain_counts_as_often_as_its_row() -> None:
     logs, events = np.log(expit(2 * logit(true))), rng.random(300) < true
     assert fit_line(logs, events) != LogitLine()
     assert fit_line(logs, events, np.full(300, 0.1)) == LogitLine()
+    # Together less than one event, calibrated rows give no line either.
+    right = rng.random(300) < true
+    assert fit_line(np.log(true), right, np.full(300, 1e-4)) == LogitLine()
     # Each row a tenth, ten times over, is the whole again.
     again = fit_line(np.tile(logs, 10), np.tile(events, 10), np.full(3000, 0.1))
     whole = fit_line(logs, events)

@@ -129,7 +129,7 @@ def fit_line(
     # came true.
     moved = line.slope * logits + line.offset
     gain = np.sum(losses(logits, observed) - losses(moved, observed))
-    return line if gain > np.log(total) else LogitLine()
+    return line if gain > np.log(max(total, 1.0)) else LogitLine()
 
 
 def fit_repeat_line(
