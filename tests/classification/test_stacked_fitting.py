@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,13 @@ from secondguess.classification.estimators import PairClassifier
 from secondguess.classification.fit_warnings import PairFitWarning, warn_of_training
 from secondguess.classification.fitting import Rows
 from secondguess.classification.heads import head_name
+from secondguess.classification.held_out import SHARES, best_share
 from secondguess.classification.logistic import Logistic, cross_fit_logistic, fit_logistic
+from secondguess.classification.offsets import set_own_share
 from secondguess.classification.pairs import PairData
+from secondguess.classification.stacked_fitting import cross_fit_rows, regression_folds
 from secondguess.classification.stacking import fit_head, linear_model, network_size
+from secondguess.classification.weighting import prepared_rows
 from secondguess.theory.annotations import Annotations
 from secondguess.training.loop import TrainingHistory
 
@@ -107,10 +112,10 @@ def test_the_background_of_stray_answers_is_found() -> None:
 
 @pytest.mark.statistical
 def test_few_rows_do_not_raise_the_variance() -> None:
-    # 200 rows, 15 classes, some of them rare: a map fitted only to heads that did not see a row
-    # would state 1.3 times the error. Fixed seeds, no false-alarm rate is claimed.
+    # 200 rows, 15 classes, some of them rare: without a map the head states 0.85 of the error. Mean
+    # over ten worlds, whose ratios spread by 0.2; fixed seeds, no false-alarm rate is claimed.
     ratios = []
-    for seed in range(3):
+    for seed in range(10):
         rng = np.random.default_rng([seed, 99])
         X, hidden = rng.normal(size=(12_000, 30)), rng.normal(size=(12_000, 6))
         logits = X @ (rng.normal(size=(30, 15)) / np.sqrt(30) * 2.5)
@@ -132,7 +137,7 @@ def test_few_rows_do_not_raise_the_variance() -> None:
     assert 0.9 < np.mean(ratios) < 1.15
 
 
-def test_the_network_is_used_where_it_helps_and_only_there() -> None:
+def test_the_network_is_used_where_it_helps_and_costs_nothing_elsewhere() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 4))
     curved = _softmax(np.stack([3 * X[:, 0] * X[:, 1], np.zeros(1500)], axis=1))
@@ -141,11 +146,11 @@ def test_the_network_is_used_where_it_helps_and_only_there() -> None:
     linear = PairClassifier("counts", backbone="linear").fit(X[:1000], counts[:1000])
     assert auto.history_.best_step > 0
     assert auto.score(X[1000:], counts[1000:]) > linear.score(X[1000:], counts[1000:]) + 0.05
+    # Where it cannot help it may still be taken, by chance, and must not cost anything.
     straight = _draw(_softmax(np.stack([2 * X[:, 0], np.zeros(1500)], axis=1)), 3, rng)
-    assert (
-        PairClassifier("counts", backbone="auto").fit(X[:1000], straight[:1000]).history_.best_step
-        == 0
-    )
+    auto = PairClassifier("counts", backbone="auto").fit(X[:1000], straight[:1000])
+    linear = PairClassifier("counts", backbone="linear").fit(X[:1000], straight[:1000])
+    assert auto.score(X[1000:], straight[1000:]) > linear.score(X[1000:], straight[1000:]) - 0.002
 
 
 def test_validation_rows_and_groups_decide_where_given(tmp_path) -> None:
@@ -219,3 +224,78 @@ def test_a_variance_that_held_out_rows_contradict_is_named() -> None:
     with pytest.warns(PairFitWarning, match="do not trust its variance"):
         raw = PairClassifier("counts", recalibrate=False, **settings).fit(X, counts)
     assert model.predict_variance(X).mean() > raw.predict_variance(X).mean()
+
+
+def _regression_probs(X, counts, X_new) -> np.ndarray:
+    """p(y|x) of the regression inside, fitted by itself."""
+    data = PairData.from_counts(counts)
+    rows, standardise = prepared_rows(X, data)
+    seed = int(np.random.RandomState(0).randint(2**31 - 1))
+    fitted = cross_fit_rows(rows, regression_folds(rows, seed))
+    return _softmax(fitted.model(standardise(X_new)))
+
+
+@pytest.mark.statistical
+def test_where_log_odds_are_linear_nothing_is_lost_to_the_regression() -> None:
+    # Mean over ten worlds, fixed seeds; no false-alarm rate is claimed.
+    gains = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(2160, 8))
+        truth = _softmax(X @ rng.normal(size=(8, 3)))
+        counts = _draw(truth[:160], 3, rng)
+        model = PairClassifier("counts", classes=range(3), backbone="linear").fit(X[:160], counts)
+        logs = np.log(model.predict_proba(X[160:]))
+        kept = np.log(_regression_probs(X[:160], counts, X[160:]))
+        gains.append((truth[160:] * (logs - kept)).sum(axis=1).mean())
+    assert np.mean(gains) > -0.002
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_the_share_that_made_the_responses_is_found(share) -> None:
+    # The head adds the regression's log-odds once more, and the truth has that share of it. With
+    # 20,000 rows the neighbouring shares are worse by many standard errors.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 2))
+    base = Logistic(rng.normal(size=(2, 3)), np.zeros(3))
+    logits = base(X) - base(X).mean(axis=1, keepdims=True)
+    model: Any = linear_model(base, logits, "correlation")
+    with torch.no_grad():
+        model.head.outputs.weight[:3] = torch.diag(model.backbone.scale)
+        model.head.outputs.bias[:3] = model.backbone.mean
+    counts = _draw(_softmax((1 + share) * logits), 3, rng)
+    rows = Rows(torch.from_numpy(np.hstack([X, logits])), PairData.from_counts(counts))
+    assert best_share([model], [rows]) == share
+
+
+def test_the_marginal_is_another_where_that_is_clearly_better() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2400, 2))
+    counts = _draw(_softmax(np.stack([3 * X[:, 0] * X[:, 1], 0 * X[:, 0]], axis=1)), 3, rng)
+    model = PairClassifier("counts").fit(X[:1200], counts[:1200])
+    kept = _regression_probs(X[:1200], counts[:1200], X[1200:])
+    shares = counts[1200:] / 3
+    found = model.predict_proba(X[1200:])
+    assert -(shares * np.log(found)).sum() < -0.8 * (shares * np.log(kept)).sum()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("head", ["correlation", "mixture", "binary"])
+def test_a_share_of_the_marginal_leaves_a_valid_joint(head, share) -> None:
+    rng = np.random.default_rng(1)
+    base = Logistic(rng.normal(size=(4, 3)), rng.normal(size=3))
+    model: Any = linear_model(base, rng.normal(size=(50, 3)), head).double()
+    for parameter in model.head.parameters():
+        nn.init.normal_(parameter, generator=torch.Generator().manual_seed(2))
+    inputs = torch.from_numpy(rng.normal(size=(40, 4)))
+    free = model(inputs).log_marginal
+    regression = (inputs @ model.backbone.weight + model.backbone.bias).log_softmax(-1)
+    set_own_share(model.head, share)
+    joint = model(inputs)
+    wanted = (regression + share * (free - regression)).softmax(-1)
+    torch.testing.assert_close(joint.marginal, wanted)
+    assert (joint.epistemic_variance >= 0).all()
+    assert (joint.epistemic_variance <= wanted * (1 - wanted) + 1e-12).all()
+    if head != "binary":  # which gives no table for three classes
+        torch.testing.assert_close(joint.log_joint.exp().sum(-1), wanted)
+        assert (torch.linalg.eigvalsh(joint.log_joint.exp()) > -1e-12).all()

@@ -30,14 +30,29 @@ def test_the_default_is_calibrated_wherever_that_can_be_asked():
     assert not [row for row in DEFAULT if classifiers.misses_calibration(row)]
 
 
-def test_the_default_is_as_good_as_a_soft_logistic_regression_but_for_the_runs_on_the_page():
-    worse = [row for row in DEFAULT if row["log_loss_gap"] > 2 * row["log_loss_gap_standard_error"]]
-    page = (DOCS / classifiers.PAGE).read_text()
-    for row in worse:
-        assert f"| {row['data']} | {row['rows']:,} | {row['seed']} |" in page
-    # The page says that they are few, and the losses small.
-    assert len(worse) < 0.1 * len(DEFAULT)
+def test_the_default_is_never_worse_than_a_soft_logistic_regression_beyond_noise():
+    cells = [gap for gap in classifiers.gaps() if gap["method"] == "PairClassifier"]
+    assert {(gap["data"], gap["rows"]) for gap in cells} == {
+        (r["data"], r["rows"]) for r in DEFAULT
+    }
+    assert not [gap for gap in cells if classifiers.misses_log_loss(gap)]
+
+
+def test_single_runs_that_were_worse_by_their_test_rows_are_on_the_page():
+    named = classifiers.table_of_misses(ROWS)
+    for row in filter(classifiers.misses_log_loss, DEFAULT):
+        assert f"| {row['data']} | {row['rows']:,} | {row['seed']} |" in named
+    # By fractions of a per cent, or by chance of a draw, but never by much.
     assert max(row["log_loss_gap"] / row["log_loss"] for row in DEFAULT) < 0.02
+
+
+def test_the_error_of_a_mean_gap_has_both_parts():
+    rng = np.random.default_rng(0)
+    test_rows, draws = rng.normal(size=2000), rng.normal(size=(5, 1))
+    found = classifiers.mean_gap(test_rows + draws)
+    exact = np.sqrt(test_rows.var() / 2000 + draws.var(ddof=1) / 5)
+    assert abs(found["log_loss_gap_standard_error"] - exact) < 1e-12
+    assert classifiers.mean_gap(test_rows[None])["draws"] == 1
 
 
 def test_made_sets_are_the_same_every_time_and_split_without_overlap(tmp_path):

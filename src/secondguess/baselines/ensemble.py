@@ -36,7 +36,8 @@ def member_batches(
 
     def batch_at(step: int) -> PairBatch:
         batches = [source(step) for source in sources]
-        return PairBatch(*(torch.stack(parts, dim=1) for parts in zip(*batches, strict=True)))
+        parts = zip(*((batch.inputs, batch.y1, batch.y2) for batch in batches), strict=True)
+        return PairBatch(*(torch.stack(part, dim=1) for part in parts))
 
     return batch_at
 

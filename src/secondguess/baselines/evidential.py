@@ -45,9 +45,9 @@ def regularised_batches(
 
     def regularised(step: int) -> EvidentialBatch:
         weight = final_weight * min(1.0, step / ramp_steps)
-        inputs, y1, y2 = batch_at(step)
-        assert isinstance(inputs, Tensor)  # rivals take no other kind
-        return EvidentialBatch(inputs, y1, y2, torch.tensor(weight))
+        batch = batch_at(step)
+        assert isinstance(batch.inputs, Tensor)  # rivals take no other kind
+        return EvidentialBatch(batch.inputs, batch.y1, batch.y2, torch.tensor(weight))
 
     return regularised
 

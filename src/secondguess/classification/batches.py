@@ -14,28 +14,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from secondguess._arrays import FloatArray
 from secondguess.classification.inputs import Inputs, num_rows_of, take_rows
 from secondguess.classification.pairs import PairData
 
 
 class PairBatch(NamedTuple):
-    """One random pair of responses for each row: inputs `(b, ...)`, y1 `(b,)`, y2 `(b,)`."""
+    """One random pair of responses for each row: inputs `(b, ...)`, y1 `(b,)`, y2 `(b,)`.
+
+    The weights `(b,)` of the rows, where there are any, are 1 on average over all rows.
+    """
 
     inputs: Inputs
     y1: Tensor
     y2: Tensor
+    weights: Tensor | None = None
 
 
 class AnnotationBatch(NamedTuple):
-    """All responses of each row: inputs `(b, ...)`, labels `(b, d)`, multiplicity `(b, d)`."""
+    """All responses of each row: inputs `(b, ...)`, labels `(b, d)`, multiplicity `(b, d)`.
+
+    The weights `(b,)` of the rows, where there are any, are 1 on average over all rows.
+    """
 
     inputs: Inputs
     labels: Tensor
     multiplicity: Tensor
+    weights: Tensor | None = None
 
 
 def pair_batches(
-    inputs: Inputs, data: PairData, *, batch_size: int, seed: int
+    inputs: Inputs,
+    data: PairData,
+    *,
+    batch_size: int,
+    seed: int,
+    weights: FloatArray | None = None,
 ) -> Callable[[int], PairBatch]:
     """A source of batches with one fresh pair per row and epoch, as a pure function of the step.
 
@@ -49,8 +63,10 @@ def pair_batches(
         data: the responses.
         batch_size: rows of a batch; the last rows of an epoch share a batch with the next epoch.
         seed: with the step, decides everything.
+        weights: `(n,)`, of the rows; equal by default.
     """
     rows_at = _row_stream(inputs, data, batch_size, seed)
+    scaled = scaled_weights(weights)
 
     @lru_cache(maxsize=2)
     def pairs_of(epoch: int) -> Tensor:
@@ -59,13 +75,19 @@ def pair_batches(
     def batch_at(step: int) -> PairBatch:
         parts = [(rows, pairs_of(epoch)[rows]) for epoch, rows in rows_at(step)]
         rows, pairs = (torch.cat(part) for part in zip(*parts, strict=True))
-        return PairBatch(take_rows(inputs, rows), pairs[:, 0], pairs[:, 1])
+        some = None if scaled is None else scaled[rows]
+        return PairBatch(take_rows(inputs, rows), pairs[:, 0], pairs[:, 1], some)
 
     return batch_at
 
 
 def annotation_batches(
-    inputs: Inputs, data: PairData, *, batch_size: int, seed: int
+    inputs: Inputs,
+    data: PairData,
+    *,
+    batch_size: int,
+    seed: int,
+    weights: FloatArray | None = None,
 ) -> Callable[[int], AnnotationBatch]:
     """Like `pair_batches`, with all responses of a row instead of a drawn pair.
 
@@ -76,12 +98,23 @@ def annotation_batches(
     """
     rows_at = _row_stream(inputs, data, batch_size, seed)
     labels, multiplicity = torch.from_numpy(data.labels), torch.from_numpy(data.multiplicity)
+    scaled = scaled_weights(weights)
 
     def batch_at(step: int) -> AnnotationBatch:
         rows = torch.cat([rows for _, rows in rows_at(step)])
-        return AnnotationBatch(take_rows(inputs, rows), labels[rows], multiplicity[rows])
+        some = None if scaled is None else scaled[rows]
+        return AnnotationBatch(take_rows(inputs, rows), labels[rows], multiplicity[rows], some)
 
     return batch_at
+
+
+def scaled_weights(weights: FloatArray | None) -> Tensor | None:
+    """Weights that are 1 on average.
+
+    >>> scaled_weights(np.array([1.0, 3.0]))
+    tensor([0.5000, 1.5000], dtype=torch.float64)
+    """
+    return None if weights is None else torch.from_numpy(weights / weights.mean())
 
 
 def _row_stream(

@@ -137,7 +137,7 @@ def smoothed(
     return mixed(marginal), mixed(conditional)
 
 
-def smoothing_of(marginal: FloatArray, data: PairData) -> float:
+def smoothing_of(marginal: FloatArray, data: PairData, weights: FloatArray | None = None) -> float:
     """The smoothing that makes the responses to held-out rows most likely.
 
     >>> smoothing_of(np.array([[1.0, 0.0]] * 2), PairData.from_responses([[0, 0], [0, 1]]))
@@ -145,6 +145,8 @@ def smoothing_of(marginal: FloatArray, data: PairData) -> float:
     """
     counts = data.counts()
     shares = counts / counts.sum(axis=1, keepdims=True)
+    if weights is not None:
+        shares = shares * weights[:, None]
 
     def loss(smoothing: float) -> float:
         probs = (1 - smoothing) * marginal + smoothing / marginal.shape[1]

@@ -8,7 +8,7 @@ recalibrated. What follows from joints is in `joint_predictions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -21,10 +21,10 @@ from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
     check_random_state,
-    validate_data,
 )
-from torch import Tensor, nn
+from torch import nn
 
+from secondguess._arrays import FloatArray
 from secondguess.classification.defaults import (
     NetworkSettings,
     network_alone,
@@ -37,9 +37,8 @@ from secondguess.classification.heads import HeadName, PairModel
 from secondguess.classification.inputs import (
     Inputs,
     Standardisation,
-    has_names,
-    module_inputs,
     num_rows_of,
+    validated,
 )
 from secondguess.classification.joint import PairJoint
 from secondguess.classification.joint_predictions import JointPredictions
@@ -52,6 +51,7 @@ from secondguess.classification.saved_estimators import restore, saved_classifie
 from secondguess.classification.saving import SavedClassifier
 from secondguess.classification.stacked_fitting import fit_stacked
 from secondguess.classification.variance_map import VarianceMap, fit_variance_map
+from secondguess.classification.weighting import decision_weights, item_weights, prepared_rows
 from secondguess.theory.distribution import PredictedDistribution
 from secondguess.training.loop import TrainingHistory
 
@@ -94,6 +94,9 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         width: width of the network; the paper's, and the default of `mlp`, is 128. With `auto` it
             follows the number of rows, as do the settings of the training (`defaults.py`).
         classes: the labels there are, in order, where not all of them occur in y.
+        class_weight: what `predict` multiplies the probability of each label by: a mapping, or
+            `balanced` for the inverse of how often it was given. The fit takes no notice of it, so
+            that probabilities and variances stay calibrated (see `decision_weights`).
         loss: `all_pairs` uses all annotations of a row at once, `pair` a random pair per epoch,
             `snapshot` the likelihood of all annotations (mixture head).
         eigenvalue_weight: weight of the negative-eigenvalue penalty (symmetric head).
@@ -143,6 +146,7 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         backbone: nn.Module | BackboneName = "auto",
         width: int | None = None,
         classes: Sequence[Any] | None = None,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         loss: LossName = "all_pairs",
         eigenvalue_weight: float = EIGENVALUE_WEIGHT,
         recalibrate: bool | Literal["likelihood"] = True,
@@ -164,6 +168,7 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         self.backbone = backbone
         self.width = width
         self.classes = classes
+        self.class_weight = class_weight
         self.loss = loss
         self.eigenvalue_weight = eigenvalue_weight
         self.recalibrate = recalibrate
@@ -184,6 +189,7 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         X: Any,
         y: ArrayLike | PairData,
         *,
+        sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         validation: tuple[Any, ArrayLike | PairData] | None = None,
     ) -> Self:
@@ -192,15 +198,16 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         Args:
             X: inputs, one row per item.
             y: their responses or counts.
+            sample_weight: `(n,)`, how often each item counts: 2 is as good as the item twice, 0 as
+                if it were not there.
             groups: `(n,)` labels; near-duplicates share one, and are held out together.
             validation: inputs and targets to use for validation, instead of rows of X.
         """
         check_loss(self.loss)
         self._check_backbone()
         data = self._targets_to_fit(y, self.classes)
-        keys = None if groups is None else np.asarray(groups)
-        rows = Rows(self._inputs(X, fitting=True), data, keys)
-        check_consistent_length(range(num_rows_of(rows.inputs)), rows.data)
+        self.class_weight_ = decision_weights(self.class_weight, data)
+        rows = self._rows_to_fit(X, data, groups, item_weights(data, sample_weight))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held_out = None if validation is None else self._rows(*validation)
         settings = self._settings(len(rows.data), seed)
@@ -220,9 +227,15 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             if self.recalibrate is True:
                 rng = np.random.default_rng(seed)
                 self.variance_map_ = fit_variance_map(
-                    found, data, rng=rng, groups=fitted.held_out_groups
+                    found,
+                    data,
+                    rng=rng,
+                    groups=fitted.held_out_groups,
+                    weights=fitted.held_out_weights,
                 )
-            warn_of_recalibration(found, data, self.variance_map_, fitted.raw_variance)
+            warn_of_recalibration(
+                found, data, self.variance_map_, fitted.raw_variance, fitted.held_out_weights
+            )
         self._forget_calibration()
         return self
 
@@ -269,27 +282,37 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         restore(classifier, saved, classifier._network())
         return classifier
 
+    def _rows_to_fit(
+        self,
+        X: Any,
+        data: PairData,
+        groups: ArrayLike | None,
+        weights: FloatArray | None,
+    ) -> Rows:
+        """Distinct rows, standardised; for a module of one's own all rows, as they are."""
+        inputs = validated(self, X, own=isinstance(self.backbone, nn.Module), fitting=True)
+        check_consistent_length(range(num_rows_of(inputs)), data)
+        if not isinstance(self.backbone, nn.Module):
+            array = np.asarray(inputs)
+            rows, self.standardisation_ = prepared_rows(array, data, groups=groups, weights=weights)
+            return rows
+        keys = None if groups is None else np.asarray(groups)
+        rows = Rows(inputs, data, keys, weights)
+        return rows if weights is None else rows.take(np.flatnonzero(weights > 0))
+
     def _rows(self, X: Any, y: ArrayLike | PairData) -> Rows:
         """Rows for a fitted estimator, whose classes are known."""
         rows = Rows(self._inputs(X), self.read_targets(y))
         check_consistent_length(range(num_rows_of(rows.inputs)), rows.data)
         return rows
 
-    def _inputs(self, X: Any, *, fitting: bool = False) -> Inputs:
-        """X as a tensor, standardised but for a backbone of one's own; in fitting remembered."""
-        if isinstance(self.backbone, nn.Module):
-            if not has_names(X) and not isinstance(X, Tensor):
-                X = validate_data(self, X, reset=fitting, dtype="numeric", allow_nd=True)
-            return module_inputs(X)
-        if len(shape := tuple(getattr(X, "shape", ()))) > 2:
-            raise ValueError(
-                f"X has shape {shape}; expected (n, num_features). Flatten it, or pass a network "
-                f"that takes it as backbone=."
-            )
-        array = np.asarray(validate_data(self, X, reset=fitting, dtype=np.float64))
-        if fitting:
-            self.standardisation_ = Standardisation.of(array)
-        return torch.from_numpy(self.standardisation_(array))
+    def _inputs(self, X: Any) -> Inputs:
+        """X as a tensor, standardised but for a backbone of one's own."""
+        own = isinstance(self.backbone, nn.Module)
+        inputs = validated(self, X, own=own)
+        if own:
+            return inputs
+        return torch.from_numpy(self.standardisation_(np.asarray(inputs)))
 
     def _check_backbone(self) -> None:
         if not isinstance(self.backbone, nn.Module) and self.backbone not in get_args(BackboneName):

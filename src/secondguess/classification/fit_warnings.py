@@ -46,6 +46,7 @@ def warn_of_recalibration(
     data: PairData,
     fitted: VarianceMap,
     raw_variance: FloatArray | None = None,
+    weights: FloatArray | None = None,
 ) -> None:
     """Warn where held-out rows contradict the variance, or moved it far.
 
@@ -54,29 +55,34 @@ def warn_of_recalibration(
         data: the responses to them.
         fitted: the map.
         raw_variance: before any recalibration, where that is another.
+        weights: `(n,)`, of the rows; equal by default.
     """
     paired = data.has_pair
+    parts = (np.ones(len(data)) if weights is None else weights)[paired]
     if paired.sum() < MIN_ROWS:
         return
     probs = prediction.probs[paired]
-    raw = (prediction.variance if raw_variance is None else raw_variance)[paired].sum(axis=1).mean()
+    unmapped = prediction.variance if raw_variance is None else raw_variance
+    raw = np.average(unmapped[paired].sum(axis=1), weights=parts)
     total = prediction.variance[paired].sum(axis=1)
     most = (probs * (1 - probs)).sum(axis=1)
-    stated = (total if fitted.kind == "identity" else np.minimum(fitted.of(total), most)).mean()
+    mapped = total if fitted.kind == "identity" else np.minimum(fitted.of(total), most)
+    stated = np.average(mapped, weights=parts)
     errors = squared_error_estimate(probs, data[paired].counts()).sum(axis=1)
-    noise = errors.std() / np.sqrt(len(errors))
+    error = np.average(errors, weights=parts)
+    noise = np.sqrt(np.square(parts * (errors - error)).sum()) / parts.sum()
     ratio = stated / max(raw, 1e-12)
-    if not 1 / _LARGE_MOVE <= ratio <= _LARGE_MOVE and _differ(errors.mean(), raw, noise):
+    if not 1 / _LARGE_MOVE <= ratio <= _LARGE_MOVE and _differ(error, raw, noise):
         warnings.warn(
             f"recalibration multiplied the mean variance by {ratio:.2g}: held-out rows have a "
-            f"squared error of {errors.mean():.3g} (standard error {noise:.1g}) where the model "
+            f"squared error of {error:.3g} (standard error {noise:.1g}) where the model "
             f"stated {raw:.3g}. More rows, a smaller backbone or more weight_decay would help.",
             PairFitWarning,
             stacklevel=3,
         )
-    if _differ(errors.mean(), stated, noise):
+    if _differ(error, stated, noise):
         warnings.warn(
-            f"held-out rows have a squared error of {errors.mean():.3g} (standard error "
+            f"held-out rows have a squared error of {error:.3g} (standard error "
             f"{noise:.1g}) where the model states {stated:.3g}: do not trust its variance. Use "
             f"recalibrate=True, more rows, or intervals from calibrate().",
             PairFitWarning,

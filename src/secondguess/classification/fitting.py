@@ -46,16 +46,27 @@ class Rows(NamedTuple):
         inputs: as the backbone wants them: a tensor, or several by name (`Inputs`).
         data: the responses.
         groups: `(n,)` labels of rows that no split may tear apart, or None where all may.
+        weights: `(n,)`, how often each row counts, or None where all count once.
+        spreads: `(d,)`, standard deviations of the inputs before they were standardised; None where
+            they were not.
     """
 
     inputs: Any
     data: PairData
     groups: NDArray[Any] | None = None
+    weights: FloatArray | None = None
+    spreads: FloatArray | None = None
+
+    @property
+    def total_weight(self) -> float:
+        """As many rows as all weights stand for."""
+        return float(len(self.data) if self.weights is None else self.weights.sum())
 
     def take(self, rows: IntArray) -> Rows:
         """Some of the rows."""
-        groups = None if self.groups is None else self.groups[rows]
-        return Rows(take_rows(self.inputs, rows), self.data[rows], groups)
+        groups, weights = (None if a is None else a[rows] for a in (self.groups, self.weights))
+        inputs = take_rows(self.inputs, rows)
+        return Rows(inputs, self.data[rows], groups, weights, self.spreads)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +109,7 @@ class FittedModel(NamedTuple):
         held_out: predictions before the variance is mapped; None where no rows were held out.
         held_out_data: the responses to the same rows.
         held_out_groups: their groups, where there are any.
+        held_out_weights: their weights, where there are any.
         raw_variance: `(n, K)`, before any recalibration, where that is not in `held_out`.
         recalibration: what was done to the joints of `held_out`, and is to be done to others.
     """
@@ -107,6 +119,7 @@ class FittedModel(NamedTuple):
     held_out: Prediction | None = None
     held_out_data: PairData | None = None
     held_out_groups: NDArray[Any] | None = None
+    held_out_weights: FloatArray | None = None
     raw_variance: FloatArray | None = None
     recalibration: PairRecalibration = PairRecalibration()
 
@@ -170,21 +183,31 @@ def train_pair_model(
     batches = pair_batches if loss == "pair" else annotation_batches
     if loss == "pair":  # a single response has no pair to draw
         rows = rows.take(np.flatnonzero(rows.data.has_pair))
-    inputs, data = rows.inputs, rows.data
+    inputs, data, weights = rows.inputs, rows.data, rows.weights
     snapshot = loss == "snapshot"
     size = min(batch_size, len(data))
     digest = hashlib.sha256(digest_of(inputs))
     for array in (data.labels, data.multiplicity):
         digest.update(np.ascontiguousarray(array).tobytes())
+    if weights is not None:
+        digest.update(weights.tobytes())
     return train(
         model,
         loss=lambda model, batch: pair_model_loss(
             model, batch, eigenvalue_weight=eigenvalue_weight, snapshot=snapshot
         ),
-        batch_at=batches(inputs, data, batch_size=size, seed=config.seed),
+        batch_at=batches(inputs, data, batch_size=size, seed=config.seed, weights=weights),
         config=config,
         validate=validation
-        and (lambda model: mean_loss(model, validation.inputs, validation.data, snapshot=snapshot)),
+        and (
+            lambda model: mean_loss(
+                model,
+                validation.inputs,
+                validation.data,
+                snapshot=snapshot,
+                weights=validation.weights,
+            )
+        ),
         checkpoint_dir=checkpoint_dir,
         identity={
             "rows": digest.hexdigest(),

@@ -10,7 +10,7 @@
 `PairModel` puts a head on a backbone. Each head takes a `generator` for its initial weights (LeCun
 normal, biases zero); without it, they come from torch's default generator. With `offset`, the last
 `num_classes` features are log-odds that another model found: they are added to the logits of the
-classes, and the head learns what to add.
+classes, and the head learns what to add; `offsets.py` sets how much of that is used.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ from secondguess.classification.inputs import Inputs, features_of
 from secondguess.classification.joint import PairJoint
 from secondguess.classification.log_space import log_softmax_table
 from secondguess.classification.mixture_joint import MixtureJoint
+from secondguess.classification.offsets import (
+    add_share,
+    full_precision,
+    split_offset,
+    with_offset,
+)
 from secondguess.classification.table_joint import TableJoint
 from secondguess.models.initial import lecun_linear
 
@@ -71,16 +77,16 @@ class CorrelationPairHead(nn.Module):
         self.in_features = in_features
         self.num_classes = check_at_least("num_classes", num_classes, 2)
         self.num_offsets = num_classes if offset else 0
+        add_share(self, self.num_offsets)
         self.outputs = lecun_linear(in_features, num_classes + 1, generator=generator)
         # Of the rate, beyond where it starts: so weight decay draws it there and not to 1.
         self.log_rate = nn.Parameter(torch.zeros(1))
 
     def forward(self, features: Tensor) -> CorrelationJoint:
         """Features `(n, in_features)` to a joint with one correlation per row."""
-        features, offset = _split_offset(features, self.num_offsets)
-        outputs = _full_precision(self.outputs(features))
-        logits = outputs[:, :-1] if offset is None else outputs[:, :-1] + offset
-        log_means = logits.log_softmax(-1)
+        features, offset = split_offset(features, self.num_offsets)
+        outputs = full_precision(self.outputs(features))
+        log_means = with_offset(self, outputs[:, :-1], offset).log_softmax(-1)
         log_rate = math.log(_FIRST_BACKGROUND / self.num_classes) + self.log_rate
         # d / m = m / (m + b)
         log_shares = logsigmoid(log_means - log_rate)
@@ -107,14 +113,15 @@ class BinaryPairHead(nn.Module):
         super().__init__()
         self.in_features = in_features
         self.num_offsets = 2 if offset else 0
+        add_share(self, self.num_offsets)
         self.outputs = lecun_linear(in_features, 2, generator=generator)
 
     def forward(self, features: Tensor) -> BinaryJoint:
         """Features `(n, in_features)` to a joint of the classes 0 and 1."""
-        features, offset = _split_offset(features, self.num_offsets)
-        mean_logit, correlation_logit = _full_precision(self.outputs(features)).unbind(-1)
+        features, offset = split_offset(features, self.num_offsets)
+        mean_logit, correlation_logit = full_precision(self.outputs(features)).unbind(-1)
         if offset is not None:
-            mean_logit = mean_logit + offset[:, 1] - offset[:, 0]
+            mean_logit = with_offset(self, mean_logit, offset[:, 1] - offset[:, 0])
         return BinaryJoint(mean_logit, correlation_logit)
 
 
@@ -140,14 +147,14 @@ class ClasswisePairHead(nn.Module):
         self.in_features = in_features
         self.num_classes = check_at_least("num_classes", num_classes, 2)
         self.num_offsets = num_classes if offset else 0
+        add_share(self, self.num_offsets)
         self.outputs = lecun_linear(in_features, 2 * num_classes, generator=generator)
 
     def forward(self, features: Tensor) -> ClasswiseJoint:
         """Features `(n, in_features)` to K binary joints."""
-        features, offset = _split_offset(features, self.num_offsets)
-        logits, correlation_logits = _full_precision(self.outputs(features)).chunk(2, dim=-1)
-        if offset is not None:
-            logits = logits + offset
+        features, offset = split_offset(features, self.num_offsets)
+        logits, correlation_logits = full_precision(self.outputs(features)).chunk(2, dim=-1)
+        logits = with_offset(self, logits, offset)
         return ClasswiseJoint(logits.log_softmax(-1), correlation_logits)
 
 
@@ -177,8 +184,8 @@ class SymmetricPairHead(nn.Module):
 
     def forward(self, features: Tensor) -> TableJoint:
         """Features `(n, in_features)` to a symmetric table."""
-        features, offset = _split_offset(features, self.num_offsets)
-        logits = _full_precision(self.outputs(features)).unflatten(-1, (self.num_classes,) * 2)
+        features, offset = split_offset(features, self.num_offsets)
+        logits = full_precision(self.outputs(features)).unflatten(-1, (self.num_classes,) * 2)
         if offset is not None:  # the transpose below adds it for the other response
             logits = logits + offset.unsqueeze(-1)
         return TableJoint(log_softmax_table(logits + logits.mT))
@@ -218,6 +225,7 @@ class MixturePairHead(nn.Module):
         if num_components is None:
             num_components = min(num_classes, MAX_DEFAULT_COMPONENTS)
         self.num_components = check_at_least("num_components", num_components, 1)
+        add_share(self, self.num_offsets)
         self.weights = lecun_linear(in_features, num_components, generator=generator)
         self.components = lecun_linear(
             in_features, num_components * num_classes, generator=generator
@@ -231,13 +239,17 @@ class MixturePairHead(nn.Module):
 
     def forward(self, features: Tensor) -> MixtureJoint:
         """Features `(n, in_features)` to a mixture; memory and time grow with R K, not K^2."""
-        features, offset = _split_offset(features, self.num_offsets)
-        components = _full_precision(self.components(features))
+        features, offset = split_offset(features, self.num_offsets)
+        components = full_precision(self.components(features))
         components = components.unflatten(-1, (self.num_components, self.num_classes))
         if offset is not None:
             components = components + offset.unsqueeze(1)
-        weights = _full_precision(self.weights(features))
-        return MixtureJoint(weights.log_softmax(-1), components.log_softmax(-1))
+        weights = full_precision(self.weights(features))
+        joint = MixtureJoint(weights.log_softmax(-1), components.log_softmax(-1))
+        if offset is None or (share := self.get_buffer("own_share")) == 1:
+            return joint
+        log_ratio = joint.log_marginal - offset.log_softmax(-1)
+        return joint.with_marginal((offset + share * log_ratio).log_softmax(-1))
 
 
 PairHead = (
@@ -320,15 +332,3 @@ class PairModel(nn.Module):
     def forward(self, inputs: Inputs) -> PairJoint:
         """Inputs `(n, ...)`, as the backbone wants them, to a joint."""
         return self.head(self.features(inputs))
-
-
-def _split_offset(features: Tensor, num_offsets: int) -> tuple[Tensor, Tensor | None]:
-    """The features proper, and the log-odds behind them where there are any."""
-    if num_offsets == 0:
-        return features, None
-    return features[:, :-num_offsets], _full_precision(features[:, -num_offsets:])
-
-
-def _full_precision(logits: Tensor) -> Tensor:
-    """At least float32, where mixed precision made the logits in less."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from scipy import sparse
-from sklearn.utils.validation import _num_samples
+from sklearn.utils.validation import _num_samples, validate_data
 from torch import Tensor, nn
 
 from secondguess._arrays import FloatArray
@@ -41,10 +41,16 @@ class Standardisation:
     scale: FloatArray
 
     @classmethod
-    def of(cls, inputs: FloatArray) -> Self:
-        """That of these rows, `(n, d)`."""
-        spread = inputs.std(axis=0)
-        return cls(inputs.mean(axis=0), np.where(spread > 0, spread, 1.0))
+    def of(cls, inputs: FloatArray, weights: FloatArray | None = None) -> Self:
+        """That of these rows, `(n, d)`, with weights `(n,)` where there are any."""
+        if weights is None:
+            mean, spread = inputs.mean(axis=0), inputs.std(axis=0)
+        else:
+            mean = np.average(inputs, axis=0, weights=weights)
+            spread = np.sqrt(np.average(np.square(inputs - mean), axis=0, weights=weights))
+        # A feature that never changes has a spread of nothing but rounding.
+        same = np.ptp(inputs, axis=0) == 0
+        return cls(mean, np.where((spread > 0) & ~same, spread, 1.0))
 
     def __call__(self, inputs: FloatArray) -> FloatArray:
         """Other rows on the same scale."""
@@ -208,3 +214,24 @@ def _as_tensor(name: str, values: Any) -> Tensor:
     if tensor.is_floating_point() and not tensor.isfinite().all():
         raise ValueError(f"{name} contains NaN or infinity; expected finite numbers.")
     return tensor
+
+
+def validated(estimator: Any, X: Any, *, own: bool, fitting: bool = False) -> Any:
+    """X as an array `(n, d)` of float64, or as a module of the user's own takes it.
+
+    Args:
+        estimator: an estimator of scikit-learn, which remembers the features.
+        X: inputs, as the user gave them.
+        own: whether a module of the user's own takes them.
+        fitting: whether they are those of a fit.
+    """
+    if own:
+        if not has_names(X) and not isinstance(X, Tensor):
+            X = validate_data(estimator, X, reset=fitting, dtype="numeric", allow_nd=True)
+        return module_inputs(X)
+    if len(shape := tuple(getattr(X, "shape", ()))) > 2:
+        raise ValueError(
+            f"X has shape {shape}; expected (n, num_features). Flatten it, or pass a network "
+            f"that takes it as backbone=."
+        )
+    return validate_data(estimator, X, reset=fitting, dtype=np.float64)

@@ -9,20 +9,26 @@ Axes: rows (n), features (d), classes (K).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from secondguess._arrays import FloatArray, IntArray
+from secondguess.classification.splitting import is_clear
 
-PENALTIES = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)
-"""Ridge penalties to choose from, the strongest first; inputs are standardised."""
+SPREAD_POWERS = (0.5, 1.0)
+"""How much of its spread a standardised column may be given back; 1 is the column as it came."""
+PENALTIES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)
+"""Ridge penalties to choose from and between, the strongest first; inputs are standardised."""
 MAX_ITERATIONS = 100
 _TOLERANCE = 1e-7
 NUM_SEARCH_FOLDS = 5
-SEARCH_ON_ALL = 5000
+SEARCH_ON_ALL = 20_000
 """With more rows than this, one fold chooses the penalty instead of all of them."""
 
 
@@ -50,16 +56,22 @@ class CrossFitted:
     Attributes:
         model: fitted to all rows.
         logits: `(n, K)`, out of fold.
-        penalty: the one chosen.
+        penalty: the one chosen, on the squared norm of the weights of scaled columns.
+        scales: `(d,)`, what the columns were multiplied by for that.
     """
 
     model: Logistic
     logits: FloatArray
     penalty: float
+    scales: FloatArray
 
 
 def fit_logistic(
-    inputs: FloatArray, shares: FloatArray, penalty: float, start: Logistic | None = None
+    inputs: FloatArray,
+    shares: FloatArray,
+    penalty: float,
+    start: Logistic | None = None,
+    weights: FloatArray | None = None,
 ) -> Logistic:
     """The weights that minimise the cross-entropy with shares plus half a ridge penalty.
 
@@ -74,17 +86,20 @@ def fit_logistic(
         shares: `(n, K)`, rows summing to one.
         penalty: weight of the squared norm of the weights; the bias is free.
         start: where to begin.
+        weights: `(n,)`, of the rows in the mean; equal by default.
     """
     num_features, num_classes = inputs.shape[1], shares.shape[1]
     # float32 halves the time of the two products, and the last digits are not needed.
     x, wanted = inputs.astype(np.float32), shares.astype(np.float32)
     x_transposed = np.ascontiguousarray(x.T) if len(x) < 10_000 else x.T
+    part = np.full(len(x), 1 / len(x)) if weights is None else weights / weights.sum()
+    part = part[:, None].astype(np.float32)
 
     def loss_and_slope(flat: FloatArray) -> tuple[float, FloatArray]:
         weight = flat[:-num_classes].reshape(num_features, num_classes).astype(np.float32)
         log_probs = log_softmax(x @ weight + flat[-num_classes:].astype(np.float32), axis=1)
-        excess = (np.exp(log_probs) - wanted) / len(x)
-        loss = -np.einsum("nk,nk->", wanted, log_probs, dtype=np.float64) / len(x)
+        excess = (np.exp(log_probs) - wanted) * part
+        loss = -np.einsum("nk,nk->", wanted * part, log_probs, dtype=np.float64)
         loss += 0.5 * penalty * np.einsum("dk,dk->", weight, weight, dtype=np.float64)
         slope = x_transposed @ excess + penalty * weight
         return loss, np.concatenate([slope.ravel(), excess.sum(axis=0)]).astype(np.float64)
@@ -94,12 +109,22 @@ def fit_logistic(
         flat = np.concatenate([start.weight.ravel(), start.bias])
     options = {"maxiter": MAX_ITERATIONS, "ftol": _TOLERANCE}
     found = minimize(loss_and_slope, flat, jac=True, method="L-BFGS-B", options=options).x
+    # As float32, so that a network that holds them says the same to the last digit.
+    found = found.astype(np.float32).astype(np.float64)
     return Logistic(
         found[:-num_classes].reshape(num_features, num_classes), found[-num_classes:].copy()
     )
 
 
-def cross_fit_logistic(inputs: FloatArray, counts: IntArray, folds: IntArray) -> CrossFitted:
+def cross_fit_logistic(
+    inputs: FloatArray,
+    counts: IntArray,
+    folds: IntArray,
+    weights: FloatArray | None = None,
+    *,
+    spreads: FloatArray | None = None,
+    groups: NDArray[Any] | None = None,
+) -> CrossFitted:
     """Out-of-fold log-odds under the ridge penalty that predicts other folds best.
 
     >>> rng = np.random.default_rng(0)
@@ -114,36 +139,149 @@ def cross_fit_logistic(inputs: FloatArray, counts: IntArray, folds: IntArray) ->
     log-odds come from as many folds as there are, each within one of the large ones, whose
     regression it starts from: that has not seen the rows either.
 
+    Columns of embeddings, principal components and pixels come on one scale, and those that spread
+    least are mostly noise: standardised, they would weigh as much as the others. How much of their
+    spread is given back to the columns is chosen on the large folds, too (`SPREAD_POWERS`); all
+    stay standardised unless that is clearly worse.
+
     Args:
         inputs: `(n, d)`, standardised.
         counts: `(n, K)` annotator counts.
         folds: `(n,)`, the fold of each row, from 0; those that leave the same remainder when
             divided by `NUM_SEARCH_FOLDS` are one large fold.
+        weights: `(n,)`, of the rows; one each by default.
+        spreads: `(d,)`, standard deviations of the columns before they were standardised; by
+            default, or where they are all alike, the columns stay as they are.
+        groups: `(n,)` labels; what rows of one group say counts once.
     """
-    # One label, spread over all classes and rows: a class that a fold lacks stays possible.
-    shares = counts / counts.sum(axis=1, keepdims=True)
-    shares = (shares + 1 / (len(counts) * counts.shape[1])) / (1 + 1 / len(counts))
+    weights = np.ones(len(counts)) if weights is None else weights
+    shares = _smoothed_shares(counts, weights.sum())
     large = folds % NUM_SEARCH_FOLDS
-    searched = range(int(large.max()) + 1 if len(counts) <= SEARCH_ON_ALL else 1)
+    best = _search(inputs, shares, large, weights)
+    scales = np.ones(inputs.shape[1])
+    if spreads is not None and np.ptp(spreads) > 0:
+        relative = spreads / np.sqrt(np.mean(spreads**2))
+        first = max(0, best.nearest - 2)
+        for tried in (relative**power for power in SPREAD_POWERS):
+            found = _search(inputs * tried, shares, large, weights, first)
+            gain, held_out = best.losses - found.losses, found.held_out
+            keys = None if groups is None else groups[held_out]
+            if is_clear(gain[held_out], weights[held_out], keys):
+                best, scales = found, tried
+    # What is best for four fifths of the rows is so much too strong for all of them.
+    penalty = best.penalty * (1 - 1 / NUM_SEARCH_FOLDS)
+    return _out_of_fold(inputs, shares, folds, penalty, scales, weights, best.models)
+
+
+def cross_fit_again(
+    inputs: FloatArray,
+    counts: IntArray,
+    folds: IntArray,
+    like: CrossFitted,
+    weights: FloatArray | None = None,
+) -> CrossFitted:
+    """As `cross_fit_logistic`, under the penalty and on the scales of another one."""
+    weights = np.ones(len(counts)) if weights is None else weights
+    shares = _smoothed_shares(counts, weights.sum())
+    starts: list[Logistic | None] = [None] * NUM_SEARCH_FOLDS
+    return _out_of_fold(inputs, shares, folds, like.penalty, like.scales, weights, starts)
+
+
+class _Searched(NamedTuple):
+    """The best penalty of a search.
+
+    Attributes:
+        penalty: between the values of the grid.
+        nearest: place in the grid of the value next to it.
+        losses: `(n,)`, of the rows that were held out under that value.
+        held_out: `(n,)`, which rows these are.
+        models: by fold, under that value; None for folds that were not searched.
+    """
+
+    penalty: float
+    nearest: int
+    losses: FloatArray
+    held_out: NDArray[np.bool_]
+    models: Sequence[Logistic | None]
+
+
+def _search(
+    inputs: FloatArray,
+    shares: FloatArray,
+    large: IntArray,
+    weights: FloatArray,
+    first: int = 0,
+) -> _Searched:
+    """The penalty that predicts large folds best, from the `first` of the grid on."""
+    searched = range(int(large.max()) + 1 if len(shares) <= SEARCH_ON_ALL else 1)
+    held_out = large <= searched[-1]
     models: list[Logistic | None] = [None] * NUM_SEARCH_FOLDS
-    best, best_loss, best_models = PENALTIES[0], np.inf, models
-    for penalty in PENALTIES:
-        models, loss = list(models), 0.0
+    totals, best = [], None
+    for index, penalty in enumerate(PENALTIES[first:], first):
+        models, losses = list(models), np.zeros(len(shares))
         for fold in searched:
             held = large == fold
             models[fold] = model = fit_logistic(
-                inputs[~held], shares[~held], penalty, start=models[fold]
+                inputs[~held], shares[~held], penalty, models[fold], weights[~held]
             )
-            loss -= (shares[held] * log_softmax(model(inputs[held]), axis=1)).sum()
-        if loss < best_loss:
-            best, best_loss, best_models = penalty, loss, models
-        elif loss > 1.005 * best_loss:  # weaker penalties will only overfit more
+            losses[held] = -(shares[held] * log_softmax(model(inputs[held]), axis=1)).sum(axis=1)
+        totals.append(losses @ weights)
+        if totals[-1] == min(totals):
+            best = _Searched(penalty, index, losses, held_out, models)
+        elif totals[-1] > 1.005 * min(totals):  # weaker penalties will only overfit more
             break
-    logits = np.empty(shares.shape)
+    assert best is not None
+    return best._replace(penalty=_lowest_between(PENALTIES[first:], totals))
+
+
+def _out_of_fold(
+    inputs: FloatArray,
+    shares: FloatArray,
+    folds: IntArray,
+    penalty: float,
+    scales: FloatArray,
+    weights: FloatArray,
+    starts: Sequence[Logistic | None],
+) -> CrossFitted:
+    scaled, logits = inputs * scales, np.empty(shares.shape)
     for fold in np.unique(folds):
         held = folds == fold
-        model = best_models[fold % NUM_SEARCH_FOLDS]
-        if model is None or (large == large[held][0]).sum() > held.sum():
-            model = fit_logistic(inputs[~held], shares[~held], best, start=model)
-        logits[held] = model(inputs[held])
-    return CrossFitted(fit_logistic(inputs, shares, best, start=best_models[0]), logits, best)
+        start = starts[fold % NUM_SEARCH_FOLDS]
+        fitted = fit_logistic(scaled[~held], shares[~held], penalty, start, weights[~held])
+        logits[held] = fitted(scaled[held])
+    model = fit_logistic(scaled, shares, penalty, starts[0], weights)
+    return CrossFitted(_on_inputs(model, scales), logits, penalty, scales)
+
+
+def _on_inputs(model: Logistic, scales: FloatArray) -> Logistic:
+    """The same regression of columns that are not scaled.
+
+    In float32, so that a network that holds its weights says the same to the last digit.
+    """
+    weight = model.weight * scales[:, None]
+    return Logistic(weight.astype(np.float32).astype(np.float64), model.bias)
+
+
+def _smoothed_shares(counts: IntArray, total: float) -> FloatArray:
+    """One label, spread over all classes and rows: a class that a fold lacks stays possible."""
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    return (shares + 1 / (total * counts.shape[1])) / (1 + 1 / total)
+
+
+def _lowest_between(penalties: Sequence[float], losses: Sequence[float]) -> float:
+    """Where a parabola through the lowest loss and its neighbours is lowest; a search in logs.
+
+    >>> round(_lowest_between((1.0, 0.1, 0.01), [3.0, 2.0, 3.0]), 6)
+    0.1
+    >>> _lowest_between((1.0, 0.1), [2.0, 3.0])  # at the end
+    1.0
+    """
+    best = int(np.argmin(losses))
+    if not 0 < best < len(losses) - 1:
+        return penalties[best]
+    near = slice(best - 1, best + 2)
+    logs = np.log(penalties[near])
+    square, slope, _ = np.polyfit(logs, losses[near], 2)
+    if square <= 0:
+        return penalties[best]
+    return float(np.exp(np.clip(-slope / (2 * square), logs[-1], logs[0])))

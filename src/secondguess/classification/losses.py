@@ -17,7 +17,7 @@ EIGENVALUE_WEIGHT = 10.0
 """Weight of the negative-eigenvalue penalty in the paper's CIFAR-10H experiments."""
 
 
-def pair_loss(joint: PairJoint, y1: Tensor, y2: Tensor) -> Tensor:
+def pair_loss(joint: PairJoint, y1: Tensor, y2: Tensor, weights: Tensor | None = None) -> Tensor:
     """Mean of -log p(y1,y2|x) over one pair per row (section 3).
 
     >>> joint = TableJoint(torch.full((2, 3, 3), 1 / 9).log())
@@ -28,8 +28,9 @@ def pair_loss(joint: PairJoint, y1: Tensor, y2: Tensor) -> Tensor:
         joint: n joints.
         y1: first responses, `(n,)` class indices.
         y2: second responses, `(n,)`.
+        weights: of the rows, `(n,)`, 1 on average; equal by default.
     """
-    return -joint.log_prob(y1, y2).mean()
+    return -_mean(joint.log_prob(y1, y2), weights)
 
 
 def all_pairs_log_prob(joint: PairJoint, labels: Tensor, multiplicity: Tensor) -> Tensor:
@@ -60,7 +61,9 @@ def all_pairs_log_prob(joint: PairJoint, labels: Tensor, multiplicity: Tensor) -
     return torch.where(total > 1, pairs, single)
 
 
-def all_pairs_loss(joint: PairJoint, labels: Tensor, multiplicity: Tensor) -> Tensor:
+def all_pairs_loss(
+    joint: PairJoint, labels: Tensor, multiplicity: Tensor, weights: Tensor | None = None
+) -> Tensor:
     """The exact mean of `pair_loss` over the draw of the pair: same expectation, less noise.
 
     >>> joint = TableJoint(torch.full((1, 3, 3), 1 / 9).log())
@@ -71,11 +74,14 @@ def all_pairs_loss(joint: PairJoint, labels: Tensor, multiplicity: Tensor) -> Te
         joint: n joints.
         labels: `(n, d)` class indices.
         multiplicity: `(n, d)`, how many annotations have each label, as in `PairData`.
+        weights: of the rows, `(n,)`, 1 on average; equal by default.
     """
-    return -all_pairs_log_prob(joint, labels, multiplicity).mean()
+    return -_mean(all_pairs_log_prob(joint, labels, multiplicity), weights)
 
 
-def snapshot_loss(joint: MixtureJoint, labels: Tensor, multiplicity: Tensor) -> Tensor:
+def snapshot_loss(
+    joint: MixtureJoint, labels: Tensor, multiplicity: Tensor, weights: Tensor | None = None
+) -> Tensor:
     """Minus the log-probability of all annotations of every row, per annotation.
 
     Where pairs train two moments of p(y|x), this trains as many as a row has annotations (Ahdritz
@@ -90,12 +96,19 @@ def snapshot_loss(joint: MixtureJoint, labels: Tensor, multiplicity: Tensor) -> 
         joint: n mixtures.
         labels: `(n, d)` class indices.
         multiplicity: `(n, d)`, how many annotations have each label, as in `PairData`.
+        weights: of the rows, `(n,)`, 1 on average; equal by default.
     """
-    return -joint.log_prob_of_all(labels, multiplicity).sum() / multiplicity.sum()
+    log_probs = joint.log_prob_of_all(labels, multiplicity)
+    return -_mean(log_probs, weights) * len(labels) / multiplicity.sum()
 
 
 def annotations_loss(
-    joint: PairJoint, labels: Tensor, multiplicity: Tensor, *, snapshot: bool
+    joint: PairJoint,
+    labels: Tensor,
+    multiplicity: Tensor,
+    *,
+    snapshot: bool,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """`snapshot_loss`, or `all_pairs_loss`.
 
@@ -105,13 +118,13 @@ def annotations_loss(
     tensor(2.1972)
     """
     if not snapshot:
-        return all_pairs_loss(joint, labels, multiplicity)
+        return all_pairs_loss(joint, labels, multiplicity, weights)
     if not isinstance(joint, MixtureJoint):
         raise ValueError(
             f"loss='snapshot' came with a {type(joint).__name__}; expected a mixture head, "
             f"which alone has a probability for more than two responses."
         )
-    return snapshot_loss(joint, labels, multiplicity)
+    return snapshot_loss(joint, labels, multiplicity, weights)
 
 
 def negative_eigenvalue_penalty(joint: TableJoint) -> Tensor:
@@ -159,9 +172,11 @@ def pair_model_loss(
     """
     joint: PairJoint = model(batch.inputs)
     if isinstance(batch, PairBatch):
-        loss = pair_loss(joint, batch.y1, batch.y2)
+        loss = pair_loss(joint, batch.y1, batch.y2, batch.weights)
     else:
-        loss = annotations_loss(joint, batch.labels, batch.multiplicity, snapshot=snapshot)
+        loss = annotations_loss(
+            joint, batch.labels, batch.multiplicity, snapshot=snapshot, weights=batch.weights
+        )
     if marginal_weight > 0:
         loss = loss + marginal_weight * response_loss(joint.log_marginal, batch)
     if isinstance(joint, TableJoint) and eigenvalue_weight > 0:
@@ -182,11 +197,16 @@ def response_loss(log_probs: Tensor, batch: PairBatch | AnnotationBatch) -> Tens
         batch: one pair per row, or all annotations of each row.
     """
     if isinstance(batch, PairBatch):
-        return -log_probs.gather(1, torch.stack([batch.y1, batch.y2], dim=1)).mean()
+        both = log_probs.gather(1, torch.stack([batch.y1, batch.y2], dim=1)).mean(dim=1)
+        return -_mean(both, batch.weights)
     shares = batch.multiplicity / batch.multiplicity.sum(dim=1, keepdim=True)
     # A class of zero probability that nobody chose is 0 * -inf, which must count as nothing.
     chosen = log_probs.gather(1, batch.labels).masked_fill(shares == 0, 0.0)
-    return -(shares * chosen).sum(dim=1).mean()
+    return -_mean((shares * chosen).sum(dim=1), batch.weights)
+
+
+def _mean(values: Tensor, weights: Tensor | None) -> Tensor:
+    return values.mean() if weights is None else (values * weights.to(values)).mean()
 
 
 def _eye_like(multiplicity: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ Axes: rows (n), then classes (K) of y1, then classes of y2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
     check_random_state,
+    has_fit_parameter,
     validate_data,
 )
 from typing_extensions import override
@@ -39,6 +40,7 @@ from secondguess.classification.conditionals import (
     with_first_response,
 )
 from secondguess.classification.fit_warnings import warn_of_ignored_response, warn_of_recalibration
+from secondguess.classification.fitting import Rows
 from secondguess.classification.heads import ROWS_AT_ONCE
 from secondguess.classification.joint_predictions import JointPredictions
 from secondguess.classification.labels import Targets
@@ -48,6 +50,7 @@ from secondguess.classification.recalibration import PairRecalibration, fit_reca
 from secondguess.classification.splitting import folds_of
 from secondguess.classification.table_joint import TableJoint
 from secondguess.classification.variance_map import VarianceMap, fit_variance_map
+from secondguess.classification.weighting import decision_weights, distinct_rows, item_weights
 
 
 class FittedClone(NamedTuple):
@@ -87,6 +90,9 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             cloned.
         targets: `responses` or `counts`, as for `PairClassifier`.
         classes: the labels there are, in order, where not all of them occur in y.
+        class_weight: what `predict` multiplies the probability of each label by: a mapping, or
+            `balanced` for the inverse of how often it was given. The fit takes no notice of it, so
+            that probabilities and variances stay calibrated (see `decision_weights`).
         num_folds: clones that are fitted without a part of the items, for the recalibration.
         recalibrate: whether to recalibrate by what those clones say; without it none are fitted.
         random_state: seed of folds and of the responses that are drawn; the estimator has its own.
@@ -110,6 +116,7 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         targets: Targets | None = None,
         *,
         classes: Sequence[Any] | None = None,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         num_folds: int = 5,
         recalibrate: bool = True,
         random_state: int | np.random.RandomState | None = 0,
@@ -117,16 +124,26 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         self.estimator = estimator
         self.targets = targets
         self.classes = classes
+        self.class_weight = class_weight
         self.num_folds = num_folds
         self.recalibrate = recalibrate
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike | PairData, *, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | PairData,
+        *,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Fit the estimator to responses with and without a first one.
 
         Args:
             X: inputs, one row per item.
             y: their responses or counts.
+            sample_weight: `(n,)`, how often each item counts, as for `PairClassifier`; where they
+                are not whole numbers, the estimator must take a `sample_weight` itself.
             groups: `(n,)` labels; near-duplicates share one, and are held out together.
         """
         if not hasattr(self.estimator, "predict_proba"):
@@ -135,16 +152,21 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
                 f"expected a classifier that gives probabilities (or CalibratedClassifierCV of it)."
             )
         data = self._targets_to_fit(y, self.classes)
+        self.class_weight_ = decision_weights(self.class_weight, data)
         inputs = self._inputs(X, fitting=True)
         check_consistent_length(inputs, data)
+        weights = item_weights(data, sample_weight)
+        chosen, weights, keys = distinct_rows(inputs, data, groups, weights)
+        inputs, data = _safe_indexing(inputs, chosen), data[chosen]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         rng = np.random.default_rng(seed)
         self.recalibration_, self.variance_map_ = PairRecalibration(), VarianceMap()
         self.smoothing_ = SMOOTHINGS[0]
-        folds = folds_of(len(data), self.num_folds, rng=rng, groups=groups)
-        self.fitted_ = self._fitted_clone(inputs, data, rng)
+        folds = folds_of(len(data), self.num_folds, rng=rng, groups=keys)
+        items = Rows(inputs, data, keys, weights)
+        self.fitted_ = self._fitted_clone(items, rng)
         if self.recalibrate and folds.max() > 0:
-            self._recalibrate(inputs, data, folds, groups, rng)
+            self._recalibrate(items, folds, rng)
         self._forget_calibration()
         return self
 
@@ -177,43 +199,55 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             f"joblib.load(path), as for other estimators of scikit-learn."
         )
 
-    def _recalibrate(
-        self,
-        inputs: Any,
-        data: PairData,
-        folds: IntArray,
-        groups: ArrayLike | None,
-        rng: np.random.Generator,
-    ) -> None:
+    def _recalibrate(self, items: Rows, folds: IntArray, rng: np.random.Generator) -> None:
         """Learn from clones that did not see a row how the estimator is off."""
+        data, weights = items.data, items.weights
         num_rows, num_classes = len(data), len(self.classes_)
         marginal = np.empty((num_rows, num_classes))
         conditional = np.empty((num_rows, num_classes, num_classes))
         for fold in range(int(folds.max()) + 1):
             train, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-            fitted = self._fitted_clone(_safe_indexing(inputs, train), data[train], rng)
-            marginal[held], conditional[held] = self._probs(fitted, _safe_indexing(inputs, held))
+            fitted = self._fitted_clone(_take(items, train), rng)
+            marginal[held], conditional[held] = self._probs(fitted, _take(items, held).inputs)
         warn_of_ignored_response(conditional)
-        self.smoothing_ = smoothing_of(marginal, data)
+        self.smoothing_ = smoothing_of(marginal, data, weights)
         joint = _joint(valid_joints(*smoothed(marginal, conditional, self.smoothing_)))
-        self.recalibration_ = fit_recalibration(joint, data)
+        self.recalibration_ = fit_recalibration(joint, data, weights=weights)
         prediction = self.recalibration_(joint).prediction()
-        self.variance_map_ = fit_variance_map(prediction, data, rng=rng, groups=groups)
+        self.variance_map_ = fit_variance_map(
+            prediction, data, rng=rng, groups=items.groups, weights=weights
+        )
         raw = joint.prediction().variance
-        warn_of_recalibration(prediction, data, self.variance_map_, raw)
+        warn_of_recalibration(prediction, data, self.variance_map_, raw, weights)
 
-    def _fitted_clone(self, inputs: Any, data: PairData, rng: np.random.Generator) -> FittedClone:
+    def _fitted_clone(self, items: Rows, rng: np.random.Generator) -> FittedClone:
         """A clone fitted to responses with and without a first one."""
         estimator: Any = clone(self.estimator)
-        steps, features = None, inputs
+        steps, features = None, items.inputs
         if isinstance(estimator, Pipeline):
             steps, estimator = estimator[:-1], estimator[-1]
-            features = steps.fit_transform(inputs, data.counts().argmax(axis=1))
-        rows, first, response = draw_responses(data, rng)
+            # Steps need not know weights: they see an item as often as it counts, if that is whole.
+            copies = None if items.weights is None else _copies(items.weights)
+            seen = items if copies is None else _take(items, copies)
+            features = steps.fit_transform(seen.inputs, seen.data.counts().argmax(axis=1))
+            if copies is not None:
+                features = _safe_indexing(features, np.unique(copies, return_index=True)[1])
+        rows, first, response = draw_responses(items.data, rng)
+        fit_params: dict[str, Any] = {}
+        if items.weights is not None and has_fit_parameter(estimator, "sample_weight"):
+            fit_params["sample_weight"] = items.weights[rows]
+        elif items.weights is not None:
+            again = _copies(items.weights[rows])
+            if again is None:
+                raise TypeError(
+                    f"{type(estimator).__name__} takes no sample_weight; expected whole numbers as "
+                    f"weights, or an estimator that takes weights."
+                )
+            rows, first, response = rows[again], first[again], response[again]
         table = with_first_response(_safe_indexing(features, rows), first, self.classes_)
         # A clone may see fewer classes than there are, and some classifiers take no gaps.
         seen, codes = np.unique(response, return_inverse=True)
-        return FittedClone(steps, estimator.fit(table, codes), seen)
+        return FittedClone(steps, estimator.fit(table, codes, **fit_params), seen)
 
     def _probs(self, fitted: FittedClone, inputs: Any) -> tuple[FloatArray, FloatArray]:
         """p(y1|x), `(n, K)`, and p(y2|x, y1), `(n, K, K)`."""
@@ -239,6 +273,19 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
         return tags
+
+
+def _take(items: Rows, rows: IntArray) -> Rows:
+    """Some of the items, whose inputs may be a table."""
+    groups, weights = (None if a is None else a[rows] for a in (items.groups, items.weights))
+    return Rows(_safe_indexing(items.inputs, rows), items.data[rows], groups, weights)
+
+
+def _copies(weights: FloatArray) -> IntArray | None:
+    """Each row as often as it counts, or None where a weight is no whole number."""
+    if not np.equal(np.mod(weights, 1), 0).all():
+        return None
+    return np.repeat(np.arange(len(weights)), weights.astype(np.int64))
 
 
 def _joint(tables: FloatArray) -> TableJoint:

@@ -129,6 +129,26 @@ class MixtureJoint(TabularJoint):
         copied = torch.where(given.sum(1) == 1, alone, -torch.inf)
         return log_mix(independent, copied, self._log_copy_like(independent).exp())
 
+    def with_marginal(self, log_marginal: Tensor) -> MixtureJoint:
+        """The mixture with another marginal m and the same p(r|y), the component behind a response.
+
+        By Bayes' rule component r then has weight `sum_y m(y) p(r|y)` and q_r(y) = m(y) p(r|y) over
+        that: a mixture of independent pairs again, with m to the last digit.
+
+        >>> components = torch.tensor([[[0.9, 0.1], [0.1, 0.9]]]).log()
+        >>> joint = MixtureJoint(torch.tensor([[0.5, 0.5]]).log(), components)
+        >>> moved = joint.with_marginal(torch.tensor([[0.3, 0.7]]).log())
+        >>> moved.marginal, moved.epistemic_variance
+        (tensor([[0.3000, 0.7000]]), tensor([[0.1258, 0.1258]]))
+
+        Args:
+            log_marginal: log m, `(n, K)`.
+        """
+        weighted = self.log_weights.unsqueeze(-1) + self.log_components
+        shared = weighted.log_softmax(-2) + log_marginal.unsqueeze(-2)
+        log_weights = shared.logsumexp(-1)
+        return MixtureJoint(log_weights, shared - log_weights.unsqueeze(-1), self.log_copy)
+
     def distribution(self) -> tuple[Tensor, Tensor]:
         """Weights `(n, R')` and candidates `(n, R', K)`, the part `diag(m)` among them."""
         weights, components = self.log_weights.exp(), self.log_components.exp()

@@ -115,7 +115,10 @@ def fit_network(
     recalibration = PairRecalibration()
     if settings.recalibrate:
         recalibration = fit_recalibration(
-            joint, validation.data, snapshot=settings.loss == "snapshot"
+            joint,
+            validation.data,
+            snapshot=settings.loss == "snapshot",
+            weights=validation.weights,
         )
     return FittedModel(
         model,
@@ -123,6 +126,7 @@ def fit_network(
         recalibration(joint).prediction(),
         validation.data,
         validation.groups,
+        validation.weights,
         joint.prediction().variance,
         recalibration,
     )

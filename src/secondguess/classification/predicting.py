@@ -113,7 +113,13 @@ def row_log_probs(joint: PairJoint, data: PairData) -> FloatArray:
     return all_pairs_log_prob(joint, labels, multiplicity).double().cpu().numpy()
 
 
-def held_out_loss(joint: PairJoint, data: PairData, *, snapshot: bool = False) -> float:
+def held_out_loss(
+    joint: PairJoint,
+    data: PairData,
+    *,
+    snapshot: bool = False,
+    weights: FloatArray | None = None,
+) -> float:
     """`annotations_loss` of predicted joints on the responses to the same inputs.
 
     >>> from secondguess.classification.table_joint import TableJoint
@@ -124,7 +130,9 @@ def held_out_loss(joint: PairJoint, data: PairData, *, snapshot: bool = False) -
     device = joint.log_marginal.device
     labels = torch.from_numpy(data.labels).to(device)
     multiplicity = torch.from_numpy(data.multiplicity).to(device)
-    return annotations_loss(joint, labels, multiplicity, snapshot=snapshot).item()
+    scaled = None if weights is None else torch.from_numpy(weights).to(device)
+    loss = annotations_loss(joint, labels, multiplicity, snapshot=snapshot, weights=scaled)
+    return loss.item()
 
 
 def mean_loss(
@@ -133,6 +141,7 @@ def mean_loss(
     data: PairData,
     *,
     snapshot: bool = False,
+    weights: FloatArray | None = None,
 ) -> float:
     """`held_out_loss` of the model's joints for these inputs, which never exist all at once.
 
@@ -148,12 +157,21 @@ def mean_loss(
         inputs: as the backbone wants them.
         data: their responses.
         snapshot: see `annotations_loss`.
+        weights: `(n,)`, of the rows; equal by default.
     """
+    if weights is not None:
+        weights = weights / weights.mean()
     # A pair of places is looked up in every component of a mixture.
     places = data.labels.shape[1] ** 2 * getattr(model.head, "num_components", 1)
     # The loss of all annotations is one per annotation, that of pairs one per row.
     sizes = data.num_annotations if snapshot else np.ones(len(data))
     return sum(
-        held_out_loss(joint, data[rows], snapshot=snapshot) * float(sizes[rows].sum() / sizes.sum())
+        float(sizes[rows].sum() / sizes.sum())
+        * held_out_loss(
+            joint,
+            data[rows],
+            snapshot=snapshot,
+            weights=None if weights is None else weights[rows],
+        )
         for rows, joint in joints_of(model, inputs, values_per_row=places)
     )

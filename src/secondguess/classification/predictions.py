@@ -40,6 +40,7 @@ class PairPredictions(ABC):
 
     Attributes:
         classes_: `(K,)` labels.
+        class_weight_: `(K,)`, what `predict` multiplies probabilities by, or None.
         inflations_: after `calibrate` by pairs, the variance inflation of each class.
         intervals_: after `calibrate` by counts, what was certified.
         calibration_conditions_: what the guarantee of `predict_interval` rests on, in words.
@@ -47,6 +48,7 @@ class PairPredictions(ABC):
 
     targets: Targets | None
     classes_: NDArray[Any]
+    class_weight_: FloatArray | None
     inflations_: ClassInflations
     intervals_: FittedIntervals
     calibration_conditions_: tuple[str, ...]
@@ -56,8 +58,10 @@ class PairPredictions(ABC):
         """Probabilities and variances as the record that metrics and figures take."""
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable label of each row, `(n,)`."""
+        """The most probable label of each row, `(n,)`; after `class_weight`, where there is one."""
         probs = self.predict_proba(X)
+        if (weights := getattr(self, "class_weight_", None)) is not None:
+            probs = probs * weights
         return self.classes_[probs.argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> FloatArray:

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 
+from secondguess._arrays import FloatArray
+from secondguess.classification.batches import scaled_weights
 from secondguess.classification.joint import PairJoint
 from secondguess.classification.losses import annotations_loss
 from secondguess.classification.pairs import PairData
@@ -62,7 +64,11 @@ class PairRecalibration:
 
 
 def fit_recalibration(
-    joint: PairJoint, data: PairData, *, snapshot: bool = False
+    joint: PairJoint,
+    data: PairData,
+    *,
+    snapshot: bool = False,
+    weights: FloatArray | None = None,
 ) -> PairRecalibration:
     """The recalibration that makes held-out responses most likely.
 
@@ -80,6 +86,7 @@ def fit_recalibration(
         joint: the model's joints for the n held-out inputs.
         data: their responses.
         snapshot: whether to look at all annotations of a row at once (mixtures only), not at pairs.
+        weights: `(n,)`, of the rows; equal by default.
     """
     if len(data) != len(joint.log_marginal):
         raise ValueError(
@@ -90,11 +97,12 @@ def fit_recalibration(
     device = exact.log_marginal.device
     labels = torch.from_numpy(data.labels).to(device)
     multiplicity = torch.from_numpy(data.multiplicity).to(device)
+    scaled = scaled_weights(weights)
 
     def loss_and_slope(scalars: np.ndarray, sign: int) -> tuple[float, np.ndarray]:
         point = torch.tensor(scalars, dtype=torch.float64, device=device, requires_grad=True)
         joint = exact.recalibrated(point[0].exp(), sign * point[1])
-        loss = annotations_loss(joint, labels, multiplicity, snapshot=snapshot)
+        loss = annotations_loss(joint, labels, multiplicity, snapshot=snapshot, weights=scaled)
         (slope,) = torch.autograd.grad(loss, point)
         return loss.item(), slope.cpu().numpy()
 

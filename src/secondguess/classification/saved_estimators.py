@@ -10,6 +10,7 @@ import copy
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from secondguess.classification.defaults import NetworkSettings
@@ -20,8 +21,9 @@ from secondguess.classification.saving import MODEL, SavedClassifier
 from secondguess.classification.stacking import empty_stacked_model, network_size
 from secondguess.training.devices import device_of
 
-_NOT_SAVED = ("classes", "random_state", "checkpoint_dir", "device")
-"""Settings that are about a fit or a machine; the classes are saved as those of the fit."""
+_NOT_SAVED = ("classes", "class_weight", "random_state", "checkpoint_dir", "device")
+"""Settings that are about a fit or a machine; classes and weights are saved as those of the fit."""
+_CLASS_WEIGHT = "class_weight"
 
 
 def saved_classifier(classifier: Any) -> SavedClassifier:
@@ -34,6 +36,8 @@ def saved_classifier(classifier: Any) -> SavedClassifier:
     tensors = {MODEL + name: value for name, value in model.state_dict().items()}
     if not own:
         tensors |= classifier.standardisation_.tensors()
+    if classifier.class_weight_ is not None:
+        tensors[_CLASS_WEIGHT] = torch.from_numpy(classifier.class_weight_)
     return SavedClassifier(
         settings=settings,
         own_backbone=own,
@@ -83,6 +87,10 @@ def restore(classifier: Any, saved: SavedClassifier, network: NetworkSettings) -
     saved.fill(model)
     classifier.model_ = model.eval()
     classifier.classes_ = saved.classes
+    weights = saved.tensors.get(_CLASS_WEIGHT)
+    classifier.class_weight_ = None if weights is None else weights.numpy()
+    if weights is not None:
+        classifier.class_weight = dict(zip(saved.classes.tolist(), weights.tolist(), strict=True))
     if saved.num_inputs:
         classifier.n_features_in_ = saved.num_inputs
     if saved.feature_names:

@@ -35,7 +35,7 @@ from secondguess.theory.calibration.fitted_intervals import FittedIntervals
 from secondguess.theory.calibration.inflation import VarianceInflation
 from secondguess.training.checkpoints import told_as_os_error
 
-KIND, FORMAT = "secondguess classifier", 2
+KIND, FORMAT = "secondguess classifier", 3
 MODEL = "model."
 """What the names of the network's tensors begin with."""
 

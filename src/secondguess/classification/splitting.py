@@ -1,16 +1,16 @@
-"""Rows that belong together: split into parts by whole groups, and copies of a row found."""
+"""Rows that belong together: split by whole groups, copies found, held-out gains judged."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from secondguess._arrays import IntArray
+from secondguess._arrays import FloatArray, IntArray
 
 
 def split_rows(
@@ -94,10 +94,34 @@ def num_repeated_rows(inputs: Any) -> int:
     2
 
     Args:
+        inputs: see `row_keys`.
+    """
+    keys = row_keys(inputs)
+    return len(keys) - len(set(keys))
+
+
+def row_keys(inputs: Any) -> list[str]:
+    """A name for each row that follows from what is in it: copies of a row share theirs.
+
+    >>> one, other, copy = row_keys([[1, 2], [3, 4], [1, 2]])
+    >>> one == copy, one == other
+    (True, False)
+
+    Args:
         inputs: `(n, ...)`, numbers or objects; a sparse matrix; or several arrays by name.
     """
+    # A digest for each row, so that a large X is not held in memory a second time.
+    return [hashlib.blake2b(row, digest_size=16).hexdigest() for row in _row_bytes(inputs)]
+
+
+def _row_bytes(inputs: Any) -> Iterator[bytes]:
     if sparse.issparse(inputs):
-        return _num_repeated_sparse_rows(sparse.csr_array(inputs))
+        matrix = sparse.csr_array(inputs)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        for a, b in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
+            yield matrix.indices[a:b].astype(np.int64).tobytes() + matrix.data[a:b].tobytes()
+        return
     if isinstance(inputs, Mapping):
         arrays = [_as_array(part) for part in inputs.values()]
         inputs = np.concatenate([array.reshape(len(array), -1) for array in arrays], axis=1)
@@ -105,9 +129,8 @@ def num_repeated_rows(inputs: Any) -> int:
     rows = array.reshape(len(array), -1)
     if rows.dtype.kind == "f":
         rows = rows + 0.0  # -0.0 and 0.0 are the same number in different bytes
-    # A digest for each row, so that a large X is not held in memory a second time.
-    keys = (row.tobytes() if row.dtype.kind != "O" else repr(row.tolist()).encode() for row in rows)
-    return len(rows) - len({hashlib.blake2b(key, digest_size=16).digest() for key in keys})
+    for row in rows:
+        yield repr(row.tolist()).encode() if row.dtype.kind in "OSU" else row.tobytes()
 
 
 def _as_array(inputs: Any) -> NDArray[Any]:
@@ -115,9 +138,22 @@ def _as_array(inputs: Any) -> NDArray[Any]:
     return np.asarray(inputs.detach().cpu() if hasattr(inputs, "detach") else inputs)
 
 
-def _num_repeated_sparse_rows(matrix: sparse.csr_array) -> int:
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    ends = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
-    keys = {(matrix.indices[a:b].tobytes(), matrix.data[a:b].tobytes()) for a, b in ends}
-    return len(matrix.indptr) - 1 - len(keys)
+def is_clear(
+    gain: FloatArray, weights: FloatArray | None = None, groups: NDArray[Any] | None = None
+) -> bool:
+    """Whether the mean gain of rows is above its standard error.
+
+    >>> is_clear(np.array([1.0, 2.0, 3.0])), is_clear(np.array([-1.0, 2.0]))
+    (True, False)
+
+    Args:
+        gain: `(n,)`, of each row.
+        weights: `(n,)`; one each by default.
+        groups: `(n,)` labels; rows of one group are no independent witnesses, so that the error is
+            one over groups.
+    """
+    weights = np.ones(len(gain)) if weights is None else weights
+    excess = weights * (gain - np.average(gain, weights=weights))
+    if groups is not None:
+        excess = np.bincount(np.unique(groups, return_inverse=True)[1], excess)
+    return bool(gain @ weights > np.sqrt(np.square(excess).sum()))

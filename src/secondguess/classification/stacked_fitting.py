@@ -10,10 +10,11 @@ Axes: rows (n), features (d), classes (K).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from secondguess._arrays import FloatArray, IntArray
 from secondguess.classification.fitting import (
@@ -24,14 +25,21 @@ from secondguess.classification.fitting import (
     train_network,
 )
 from secondguess.classification.heads import HeadName, PairModel
+from secondguess.classification.held_out import (
+    best_share,
+    is_likelier,
+    log_probs_of,
+    predict_rows,
+    weights_of,
+    with_share,
+)
 from secondguess.classification.logistic import (
     NUM_SEARCH_FOLDS,
-    SEARCH_ON_ALL,
     CrossFitted,
+    cross_fit_again,
     cross_fit_logistic,
     fit_logistic,
 )
-from secondguess.classification.predicting import joints_of, row_log_probs
 from secondguess.classification.splitting import folds_of
 from secondguess.classification.stacking import StackedBackbone, fit_head, linear_model, with_body
 from secondguess.models.residual_mlp import ResidualMLP
@@ -45,8 +53,8 @@ MIN_NETWORK_ROWS = 400
 """With fewer rows there is no network: it could not be told from chance whether it helps."""
 MIN_MIXTURE_ROWS, MOST_MIXTURE_CLASSES = 2000, 10
 """Where a mixture head, with its many weights, is tried beside one correlation for all classes."""
-NUM_LOGIT_FOLDS = 20
-"""Folds of the log-odds, up to `SEARCH_ON_ALL` rows; heads and networks have fewer, larger ones."""
+NUM_LOGIT_FOLDS, MOST_MANY_FOLDS = 20, 5000
+"""Folds of the log-odds, and up to how many rows; heads and networks have fewer, larger ones."""
 _NO_HISTORY = TrainingHistory(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), 0)
 
 
@@ -60,55 +68,58 @@ def fit_stacked(
         settings: what to fit.
         validation: rows that decide, instead of cross-fitting.
     """
-    seed = settings.seed
+    folds = regression_folds(rows, settings.seed)
+    base = cross_fit_rows(rows, folds)
+    rows = rows._replace(inputs=_with_logits(rows.inputs, base.logits))
     if validation is None and len(rows.data) > MOST_CROSS_FITTED:
+        # The regression is of all rows: those that are held out have log-odds that did not see
+        # them, as all others have.
         fraction = min(0.1, MOST_HELD_OUT / len(rows.data))
-        rows, validation = hold_out(rows, fraction, seed=seed)
-    rng = np.random.default_rng(seed)
-    many = len(rows.data) <= SEARCH_ON_ALL
-    num_folds = NUM_LOGIT_FOLDS if many else NUM_SEARCH_FOLDS
-    small_folds = folds_of(len(rows.data), num_folds, rng=rng, groups=rows.groups)
-    folds = small_folds % NUM_SEARCH_FOLDS
-    base = _cross_fit(rows, small_folds)
-    inputs = torch.cat([rows.inputs, torch.from_numpy(base.logits)], 1)
-    with_logits = rows._replace(inputs=inputs)
+        rows, validation = hold_out(rows, fraction, seed=settings.seed)
     if validation is not None:
-        return _fit_on_split(base, with_logits, validation, settings)
-    return _fit_in_folds(base, with_logits, folds, settings)
+        return _fit_on_split(base, rows, validation, settings)
+    return _fit_in_folds(base, rows, folds, settings)
 
 
 def _fit_on_split(
     base: CrossFitted, rows: Rows, validation: Rows, settings: FitSettings
 ) -> FittedModel:
     candidates = [_linear(base, rows, settings, head) for head in _heads(rows, settings)]
-    likeliest = int(np.argmax([_log_probs(other, validation).mean() for other in candidates]))
-    model, history = candidates[likeliest], _NO_HISTORY
+    log_probs = [log_probs_of(other, validation) for other in candidates]
+    likeliest = int(np.argmax([np.average(each, weights=validation.weights) for each in log_probs]))
+    history = _NO_HISTORY
+    free = candidates[likeliest]
+    model = with_share(free, best_share([free], [validation]))
     if settings.network is not None and len(rows.data) >= MIN_NETWORK_ROWS:
-        network, trained = _add_network(model, rows, settings, "network", validation)
-        gain = _log_probs(network, validation) - _log_probs(model, validation)
-        if _helps(gain):
+        network, trained = _add_network(free, rows, settings, "network", validation)
+        network = with_share(network, best_share([network], [validation]))
+        if is_likelier([network], [model], [validation]):
             model, history = network, trained
+    found = predict_rows(model, validation)
     return FittedModel(
-        model, history, _predict(model, validation), validation.data, validation.groups
+        model, history, found, validation.data, validation.groups, validation.weights
     )
 
 
 def _fit_in_folds(
     base: CrossFitted, rows: Rows, folds: IntArray, settings: FitSettings
 ) -> FittedModel:
-    parts = [(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in np.unique(folds)]
-    if len(parts) < 2:
+    parts = _nested_parts(base, rows, folds)
+    if not parts:
         model = _linear(base, rows, settings, _heads(rows, settings)[0])
-        return FittedModel(model, _NO_HISTORY)
-    head, linear = _choose_head(base, rows, parts, settings)
-    linear += [_linear(base, rows.take(t), settings, head) for t, _ in parts[len(linear) :]]
-    models, steps = linear, 0
+        return FittedModel(with_share(model, 0.0), _NO_HISTORY)
+    head, free = _choose_head(rows, parts, settings)
+    free += [_linear(part.base, part.rows, settings, head) for part in parts[len(free) :]]
+    held = [part.held for part in parts]
+    share, steps = best_share(free, held), 0
+    models = [with_share(model, share) for model in free]
     if settings.network is not None and len(rows.data) >= MIN_NETWORK_ROWS:
-        models, steps = _networks_in_folds(linear, rows, parts, settings)
-    held_out = [
-        _predict(model, rows.take(held)) for model, (_, held) in zip(models, parts, strict=True)
-    ]
-    order = np.argsort(np.concatenate([held for _, held in parts]))
+        networks, steps = _networks_in_folds(free, models, parts, settings)
+        if steps:
+            share = best_share(networks, held)
+            models = [with_share(model, share) for model in networks]
+    held_out = [predict_rows(model, part) for model, part in zip(models, held, strict=True)]
+    order = np.argsort(np.concatenate([part.places for part in parts]))
     prediction = Prediction(
         np.concatenate([part.probs for part in held_out])[order],
         np.concatenate([part.variance for part in held_out])[order],
@@ -116,30 +127,82 @@ def _fit_in_folds(
     model, history = _linear(base, rows, settings, head), _NO_HISTORY
     if steps:
         model, history = _add_network(model, rows, settings, "all-rows", num_steps=steps)
-    else:
-        prediction = _mean(prediction, _predict(model, rows))
-    return FittedModel(model, history, prediction, rows.data, rows.groups)
+    model = with_share(model, share)
+    return FittedModel(model, history, prediction, rows.data, rows.groups, rows.weights)
+
+
+class _Part(NamedTuple):
+    """One large fold held out, and all that is fitted without it.
+
+    Attributes:
+        base: the regression of the other rows, cross-fitted once more among them.
+        rows: the other rows, with those log-odds.
+        held: the rows that are held out, with the log-odds of that regression.
+        places: their row numbers.
+    """
+
+    base: CrossFitted
+    rows: Rows
+    held: Rows
+    places: IntArray
+
+
+def _nested_parts(base: CrossFitted, rows: Rows, folds: IntArray) -> list[_Part]:
+    """Large folds whose responses nothing has seen that they are predicted with.
+
+    The log-odds of all rows come from regressions that saw most of a fold's responses. A head that
+    learns from them leans away from these responses: on the fold it looks worse than it is, and
+    its variance too small. So each fold is left out from the regressions on.
+    """
+    num_classes, large = base.logits.shape[1], folds % NUM_SEARCH_FOLDS
+    features = rows.inputs[:, :-num_classes]
+    parts = []
+    for fold in np.unique(large) if large.max() > 0 else ():
+        train, held = np.flatnonzero(large != fold), np.flatnonzero(large == fold)
+        some, others = rows.take(train), rows.take(held)
+        inner = cross_fit_again(
+            features[train].numpy(), some.data.counts(), folds[train], base, some.weights
+        )
+        logits = inner.model(features[held].numpy())
+        parts.append(
+            _Part(
+                inner,
+                some._replace(inputs=_with_logits(features[train], inner.logits)),
+                others._replace(inputs=_with_logits(features[held], logits)),
+                held,
+            )
+        )
+    return parts
+
+
+def _with_logits(features: Tensor, logits: FloatArray) -> Tensor:
+    return torch.cat([features, torch.from_numpy(logits)], 1)
 
 
 def _networks_in_folds(
+    free: list[PairModel],
     linear: list[PairModel],
-    rows: Rows,
-    parts: list[tuple[IntArray, IntArray]],
+    parts: list[_Part],
     settings: FitSettings,
 ) -> tuple[list[PairModel], int]:
-    """The networks of all folds and their mean number of steps; without gain, what came and 0."""
-    networks, steps, gains = [], [], []
-    for fold, (model, (train, held)) in enumerate(zip(linear, parts, strict=True)):
-        network, history = _add_network(
-            model, rows.take(train), settings, f"fold-{fold}", rows.take(held)
-        )
+    """Networks grown from the free models, and their mean number of steps; 0 if of no use."""
+    networks, steps = [], []
+    held = [part.held for part in parts]
+
+    def is_of_use() -> bool:
+        some = held[: len(networks)]
+        share = best_share(networks, some)
+        settled = [with_share(network, share) for network in networks]
+        return is_likelier(settled, linear[: len(networks)], some)
+
+    for fold, (model, part) in enumerate(zip(free, parts, strict=True)):
+        network, history = _add_network(model, part.rows, settings, f"fold-{fold}", part.held)
         networks.append(network)
         steps.append(history.best_step)
-        gains.append(_log_probs(network, rows.take(held)) - _log_probs(model, rows.take(held)))
-        if fold == 1 and not _helps(np.concatenate(gains)):
-            return linear, 0  # two of five are enough to see that it is of no use
-    if not _helps(np.concatenate(gains)):
-        return linear, 0
+        if fold == 1 and not is_of_use():  # two of five are enough to see that
+            return networks, 0
+    if not is_of_use():
+        return networks, 0
     # All rows are a quarter more than four fifths of them, and take as much longer to overfit.
     return networks, round(1.25 * float(np.mean(steps)))
 
@@ -155,32 +218,29 @@ def _heads(rows: Rows, settings: FitSettings) -> list[HeadName]:
 
 
 def _choose_head(
-    base: CrossFitted, rows: Rows, parts: list[tuple[IntArray, IntArray]], settings: FitSettings
+    rows: Rows, parts: list[_Part], settings: FitSettings
 ) -> tuple[HeadName, list[PairModel]]:
     """The head that makes the first two parts likelier, and its models for them."""
-    heads = _heads(rows, settings)
+    heads, first = _heads(rows, settings), parts[:2]
     if len(heads) == 1:
         return heads[0], []
     models = {
-        head: [_linear(base, rows.take(train), settings, head) for train, _ in parts[:2]]
-        for head in heads
+        head: [_linear(part.base, part.rows, settings, head) for part in first] for head in heads
     }
-    log_probs = {
-        head: np.concatenate(
-            [
-                _log_probs(model, rows.take(held))
-                for model, (_, held) in zip(models[head], parts[:2], strict=True)
-            ]
-        )
-        for head in heads
-    }
-    chosen = max(heads, key=lambda head: log_probs[head].mean())
+    held = [part.held for part in first]
+
+    def log_prob(head: HeadName) -> float:
+        found = zip(models[head], held, strict=True)
+        log_probs = np.concatenate([log_probs_of(model, part) for model, part in found])
+        return float(weights_of(held) @ log_probs)
+
+    chosen = max(heads, key=log_prob)
     return chosen, models[chosen]
 
 
 def _linear(base: CrossFitted, rows: Rows, settings: FitSettings, head: HeadName) -> PairModel:
     logits = rows.inputs[:, -base.logits.shape[1] :].numpy()
-    model = linear_model(base.model, logits, head, settings.num_components)
+    model = linear_model(base.model, logits, head, settings.num_components, rows.weights)
     fit_head(
         model,
         rows,
@@ -216,47 +276,20 @@ def _add_network(
     return grown.cpu(), history
 
 
-def _cross_fit(rows: Rows, folds: IntArray) -> CrossFitted:
+def regression_folds(rows: Rows, seed: int) -> IntArray:
+    """The fold of each row: many small ones where rows are few, within `NUM_SEARCH_FOLDS`."""
+    num_folds = NUM_LOGIT_FOLDS if len(rows.data) <= MOST_MANY_FOLDS else NUM_SEARCH_FOLDS
+    rng = np.random.default_rng(seed)
+    return folds_of(len(rows.data), num_folds, rng=rng, groups=rows.groups)
+
+
+def cross_fit_rows(rows: Rows, folds: IntArray) -> CrossFitted:
+    """The regression that everything else is built on."""
     inputs, counts = rows.inputs.numpy(), rows.data.counts()
     if folds.max() == 0:  # too few rows to leave some out: hardly more than the class shares
-        model = fit_logistic(inputs, counts / counts.sum(axis=1, keepdims=True), 1.0)
-        return CrossFitted(model, model(inputs), 1.0)
-    return cross_fit_logistic(inputs, counts, folds)
-
-
-def _helps(gain: FloatArray) -> bool:
-    """Whether a gain of log-likelihood per row is more than its standard error."""
-    return gain.mean() > gain.std() / np.sqrt(len(gain))
-
-
-def _predict(model: PairModel, rows: Rows) -> Prediction:
-    both = _read(model, rows, lambda joint, _: np.stack(_moments(joint.prediction()), axis=1))
-    return Prediction(both[:, 0], both[:, 1])
-
-
-def _log_probs(model: PairModel, rows: Rows) -> FloatArray:
-    return _read(model, rows, row_log_probs)
-
-
-def _read(model: PairModel, rows: Rows, read: Callable[..., FloatArray]) -> FloatArray:
-    model = model.double()
-    found = np.concatenate(
-        [read(joint, rows.data[part]) for part, joint in joints_of(model, rows.inputs)]
+        shares = counts / counts.sum(axis=1, keepdims=True)
+        model = fit_logistic(inputs, shares, 1.0, weights=rows.weights)
+        return CrossFitted(model, model(inputs), 1.0, np.ones(inputs.shape[1]))
+    return cross_fit_logistic(
+        inputs, counts, folds, rows.weights, spreads=rows.spreads, groups=rows.groups
     )
-    model.float()
-    return found
-
-
-def _mean(unseen: Prediction, seen: Prediction) -> Prediction:
-    """Half of what heads said of rows that they did not see, and half of what the final one says.
-
-    The final head was fitted to these rows, and errs on them a little less than on others. A head
-    that was fitted without a row errs on it more than on others, by up to a fifth where rows are
-    few: it learned from log-odds of regressions that did see the row, but of all rows it predicts
-    this one from a regression that did not. Their mean errs as much as the final head on new rows.
-    """
-    return Prediction((unseen.probs + seen.probs) / 2, (unseen.variance + seen.variance) / 2)
-
-
-def _moments(prediction: Prediction) -> tuple[FloatArray, FloatArray]:
-    return prediction.probs, prediction.variance

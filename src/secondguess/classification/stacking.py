@@ -17,7 +17,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
-from secondguess.classification.batches import AnnotationBatch
+from secondguess.classification.batches import AnnotationBatch, scaled_weights
 from secondguess.classification.fitting import Rows
 from secondguess.classification.heads import HeadName, PairModel, build_head
 from secondguess.classification.logistic import Logistic
@@ -46,18 +46,27 @@ class StackedBackbone(nn.Module):
     Args:
         base: the regression of all rows; it is not trained any more.
         logits: `(n, K)` out-of-fold log-odds, which say how to standardise them.
+        weights: `(n,)`, of those rows; equal by default.
         body: a network from features and standardised log-odds to further features; None for none.
     """
 
-    def __init__(self, base: Logistic, logits: np.ndarray, body: ResidualMLP | None = None) -> None:
+    def __init__(
+        self,
+        base: Logistic,
+        logits: np.ndarray,
+        weights: np.ndarray | None = None,
+        body: ResidualMLP | None = None,
+    ) -> None:
         super().__init__()
         self.num_inputs, self.num_classes = base.weight.shape
         self.register_buffer("weight", torch.from_numpy(base.weight.copy()).float())
         self.register_buffer("bias", torch.from_numpy(base.bias.copy()).float())
-        described = _description(torch.from_numpy(logits))
-        spread = described.std(0, correction=0)
-        self.register_buffer("mean", described.mean(0).float())
-        self.register_buffer("scale", torch.where(spread > 1e-6, spread, 1.0).float())
+        described = _description(torch.from_numpy(logits)).numpy()
+        mean = np.average(described, axis=0, weights=weights)
+        spread = np.sqrt(np.average(np.square(described - mean), axis=0, weights=weights))
+        scale = np.where(spread > 1e-6, spread, 1.0)
+        self.register_buffer("mean", torch.from_numpy(mean).float())
+        self.register_buffer("scale", torch.from_numpy(scale).float())
         self.body = body
 
     @property
@@ -89,7 +98,11 @@ def _description(logits: Tensor) -> Tensor:
 
 
 def linear_model(
-    base: Logistic, logits: np.ndarray, head: HeadName, num_components: int | None = None
+    base: Logistic,
+    logits: np.ndarray,
+    head: HeadName,
+    num_components: int | None = None,
+    weights: np.ndarray | None = None,
 ) -> PairModel:
     """The regression with a head on its log-odds, which `fit_head` is to fit.
 
@@ -98,7 +111,7 @@ def linear_model(
     >>> model(torch.zeros(5, 3)).marginal.shape
     torch.Size([5, 2])
     """
-    backbone = StackedBackbone(base, logits)
+    backbone = StackedBackbone(base, logits, weights)
     outputs = build_head(
         head, backbone.num_features, backbone.num_classes, num_components, offset=True
     )
@@ -200,8 +213,12 @@ def fit_head(
     with torch.no_grad():
         features = model.backbone(rows.inputs.double())
     batch = AnnotationBatch(
-        features, torch.from_numpy(rows.data.labels), torch.from_numpy(rows.data.multiplicity)
+        features,
+        torch.from_numpy(rows.data.labels),
+        torch.from_numpy(rows.data.multiplicity),
+        scaled_weights(rows.weights),
     )
+    total = rows.total_weight
     weights = [layer.weight for layer in model.head.children() if isinstance(layer, nn.Linear)]
     parameters = list(model.head.parameters())
 
@@ -211,7 +228,7 @@ def fit_head(
             model.head, batch, eigenvalue_weight=eigenvalue_weight, snapshot=snapshot
         )
         norm = sum(weight.square().sum() for weight in weights)
-        loss = loss + 0.5 * PRIOR_PRECISION * norm / len(rows.data)
+        loss = loss + 0.5 * PRIOR_PRECISION * norm / total
         slopes = torch.autograd.grad(loss, parameters)
         return loss.item(), nn.utils.parameters_to_vector(slopes).numpy()
 

@@ -94,6 +94,7 @@ def fit_variance_map(
     *,
     rng: np.random.Generator,
     groups: ArrayLike | None = None,
+    weights: FloatArray | None = None,
 ) -> VarianceMap:
     """The map that predicts held-out squared errors best, as cross-validation sees it.
 
@@ -114,8 +115,10 @@ def fit_variance_map(
         data: their responses; rows with a single one are not used.
         rng: decides the folds.
         groups: `(n,)` labels; rows that share one are in the same fold.
+        weights: `(n,)`, of the rows; equal by default.
     """
     paired = data.has_pair
+    parts = (np.ones(len(data)) if weights is None else weights)[paired]
     total = prediction.variance[paired].sum(axis=1)
     if len(total) < MIN_ROWS:
         return VarianceMap()
@@ -131,41 +134,45 @@ def fit_variance_map(
     for fold in range(NUM_FOLDS):
         held = folds == fold
         for kind in kinds:
-            fitted = _fit(kind, total[~held], errors[~held])
+            fitted = _fit(kind, total[~held], errors[~held], parts[~held])
             losses[kind][held] = (fitted.of(total[held]) - errors[held]) ** 2
-    best = min(kinds, key=lambda kind: losses[kind].mean())
-    return _fit(best, total, errors)
+    best = min(kinds, key=lambda kind: losses[kind] @ parts)
+    return _fit(best, total, errors, parts)
 
 
-def _fit(kind: MapKind, total: FloatArray, errors: FloatArray) -> VarianceMap:
+def _fit(kind: MapKind, total: FloatArray, errors: FloatArray, parts: FloatArray) -> VarianceMap:
+    """The map of a kind, by least squares with weights `parts`."""
     if kind == "identity":
         return VarianceMap()
-    if kind == "scale" and total.mean() > _NOTHING:
-        factor = max(errors.mean(), 0.0) / total.mean()
+    mean_total, mean_error = (np.average(values, weights=parts) for values in (total, errors))
+    if kind == "scale" and mean_total > _NOTHING:
+        factor = max(mean_error, 0.0) / mean_total
         return VarianceMap(kind=kind, stated=(0.0, 1.0), found=(0.0, float(factor)))
     if kind == "scale":  # a model that states no variance at all can only be given a constant one
-        level = float(max(errors.mean(), 0.0))
+        level = float(max(mean_error, 0.0))
         return VarianceMap(kind=kind, stated=(0.0, 1.0), found=(level, level))
     if kind == "power":
-        return _fit_power(np.maximum(total, 0.0), errors)
+        return _fit_power(np.maximum(total, 0.0), errors, parts)
     order = np.argsort(total, kind="stable")
-    blocks = isotonic_regression(errors[order]).blocks
-    starts, sizes = blocks[:-1], np.diff(blocks)
+    part = parts[order]
+    starts = isotonic_regression(errors[order], weights=part).blocks[:-1]
+    sizes = np.add.reduceat(part, starts)
     # One knot per block, at its mean: the map is continuous, and no two rows of nearly the same
     # variance are torn apart by a step.
-    stated = np.add.reduceat(total[order], starts) / sizes
-    found = np.maximum(np.add.reduceat(errors[order], starts) / sizes, 0.0)
+    stated = np.add.reduceat(part * total[order], starts) / sizes
+    found = np.maximum(np.add.reduceat(part * errors[order], starts) / sizes, 0.0)
     return VarianceMap(kind=kind, stated=tuple(stated.tolist()), found=tuple(found.tolist()))
 
 
-def _fit_power(total: FloatArray, errors: FloatArray) -> VarianceMap:
+def _fit_power(total: FloatArray, errors: FloatArray, parts: FloatArray) -> VarianceMap:
     """The power of the variance that predicts the errors best, with their mean."""
-    if total.mean() <= _NOTHING:
-        return _fit("scale", total, errors)
+    if np.average(total, weights=parts) <= _NOTHING:
+        return _fit("scale", total, errors, parts)
     top = float(total.max())
     shapes = (total / top) ** _EXPONENTS[:, None]
-    factors = max(errors.mean(), 0.0) / shapes.mean(axis=1)
-    losses = ((factors[:, None] * shapes - errors) ** 2).sum(axis=1)
+    mean_error = float(np.average(errors, weights=parts))
+    factors = max(mean_error, 0.0) / np.average(shapes, axis=1, weights=parts)
+    losses = (factors[:, None] * shapes - errors) ** 2 @ parts
     best = int(np.argmin(losses))
     knots = np.linspace(0, 1, _NUM_KNOTS) ** 2  # closer where the power bends most
     found = factors[best] * knots ** _EXPONENTS[best]

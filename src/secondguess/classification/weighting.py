@@ -1,0 +1,161 @@
+"""Weights of items in a fit, copies of which count once, and of classes in a decision.
+
+A weight of 2 is the item twice and a weight of 0 is no item. To hold that to the last digit, and
+not only on average, a fit sees each distinct item once, with the weight of all its copies, in an
+order that follows from what is in the rows: random folds and batches then fall the same way
+whichever way the rows came, and no copy is trained on while another is held out. Where inputs recur
+with other responses, as those of a few categories do, equal rows are no copies but as many people's
+observations: they stay as they are, and a weight is one on average.
+
+Axes: rows (n), then features or classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import _check_sample_weight
+
+from secondguess._arrays import FloatArray, IntArray
+from secondguess.classification.fitting import Rows
+from secondguess.classification.inputs import Standardisation
+from secondguess.classification.pairs import PairData
+from secondguess.classification.splitting import row_keys
+
+
+class DistinctRows(NamedTuple):
+    """One row of each kind.
+
+    Attributes:
+        rows: `(m,)` row numbers; of copies the first, in an order that follows from their content.
+        weights: `(m,)`, of all copies together; None where every one is 1.
+        groups: `(m,)` labels, those of the user; None where there are none.
+    """
+
+    rows: IntArray
+    weights: FloatArray | None
+    groups: NDArray[Any] | None
+
+
+def item_weights(data: PairData, sample_weight: ArrayLike | None) -> FloatArray | None:
+    """The weight of each item, `(n,)`, checked; None where all are 1.
+
+    >>> item_weights(PairData.from_counts([[2, 0], [1, 1], [2, 0]]), [1, 0, 2])
+    array([1., 0., 2.])
+    """
+    if sample_weight is None:
+        return None
+    return _check_sample_weight(
+        sample_weight, np.empty((len(data), 1)), dtype=np.float64, ensure_non_negative=True
+    )
+
+
+def decision_weights(
+    class_weight: Mapping[Any, float] | str | None, data: PairData
+) -> FloatArray | None:
+    """What the probability of each class is multiplied by before the largest wins, `(K,)`.
+
+    In the fit there are none: a weight that depends on an item's own labels makes these depend on
+    each other. (Take two labels, mostly 0, where the rare class 1 weighs ten times as much: an item
+    with one of each then counts more often than chance would have it, and the covariance of pairs
+    comes out negative, although people answered independently.) In the decision they are the costs
+    of overlooking a class, and probabilities, variances and intervals stay calibrated.
+
+    >>> data = PairData.from_counts([[3, 0], [2, 1]], classes=["no", "yes"])
+    >>> decision_weights("balanced", data), decision_weights({"yes": 4}, data)
+    (array([0.6, 3. ]), array([1., 4.]))
+
+    Args:
+        class_weight: a weight by label (1 where none is named), `balanced` for the inverse of how
+            often a label was given, or None.
+        data: the responses of the fit.
+    """
+    if class_weight is None:
+        return None
+    labels = data.classes.tolist()
+    if class_weight == "balanced":
+        given = np.maximum(data.counts().sum(axis=0), 1)
+        return given.sum() / (len(given) * given)
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            f"class_weight is {class_weight!r}; expected 'balanced', a weight by label or None."
+        )
+    if unknown := [label for label in class_weight if label not in labels]:
+        raise ValueError(f"class_weight names {unknown}; expected labels of {labels}.")
+    weights = np.array([class_weight.get(label, 1.0) for label in labels], dtype=np.float64)
+    if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+        raise ValueError(
+            f"class_weight is {dict(class_weight)}; expected finite weights, none below 0, not all "
+            f"0."
+        )
+    return weights
+
+
+def distinct_rows(
+    inputs: Any, data: PairData, groups: ArrayLike | None, weights: FloatArray | None
+) -> DistinctRows:
+    """Rows with the same inputs, counts and group as one; rows of weight 0 are left out.
+
+    >>> data = PairData.from_responses([[0, 1], [1, 1], [1, 0]])
+    >>> found = distinct_rows(np.array([[5.0], [6.0], [5.0]]), data, None, None)
+    >>> sorted(zip(found.rows.tolist(), found.weights.tolist()))
+    [(0, 2.0), (1, 1.0)]
+
+    An input that recurs with other responses is no copy, and then no row is taken for one:
+
+    >>> distinct_rows(np.array([[5.0], [5.0], [5.0]]), data, None, None).rows
+    array([0, 1, 2])
+
+    Args:
+        inputs: `(n, ...)`: an array, a sparse matrix or a table.
+        data: the responses.
+        groups: `(n,)` labels that no split may tear apart.
+        weights: `(n,)`; None for one each.
+    """
+    labels = None if groups is None else np.asarray(groups)
+    if labels is not None and labels.shape != (len(data),):
+        raise ValueError(f"groups has shape {labels.shape}; expected ({len(data)},), one per row.")
+    kept = np.arange(len(data)) if weights is None else np.flatnonzero(weights > 0)
+    amounts = (np.ones(len(data)) if weights is None else weights)[kept]
+    units = kept * 0 if labels is None else np.unique(labels[kept], return_inverse=True)[1]
+    contents = [np.array(row_keys(inputs))[kept], np.array(row_keys(data.counts()))[kept], units]
+    _, first, kind = np.unique(np.rec.fromarrays(contents), return_index=True, return_inverse=True)
+    if len(first) == len(np.unique(np.rec.fromarrays(contents[::2]))):  # one response to each input
+        kept, amounts = kept[first], np.bincount(kind, weights=amounts).astype(np.float64)
+    return DistinctRows(
+        kept,
+        None if (amounts == 1).all() else amounts,
+        None if labels is None else labels[kept],
+    )
+
+
+def prepared_rows(
+    array: FloatArray,
+    data: PairData,
+    *,
+    groups: ArrayLike | None = None,
+    weights: FloatArray | None = None,
+) -> tuple[Rows, Standardisation]:
+    """Distinct rows on one scale, as `fit_stacked` takes them, and that scale.
+
+    >>> data = PairData.from_responses([[0, 1], [1, 1]])
+    >>> rows, _ = prepared_rows(np.array([[5.0], [7.0]]), data)
+    >>> sorted(rows.inputs.ravel().tolist())
+    [-1.0, 1.0]
+
+    Args:
+        array: `(n, d)`.
+        data: the responses.
+        groups: `(n,)` labels that no split may tear apart.
+        weights: `(n,)`; None for one each.
+    """
+    found = distinct_rows(array, data, groups, weights)
+    inputs = array[found.rows]
+    standardise = Standardisation.of(inputs, found.weights)
+    standardised = torch.from_numpy(standardise(inputs))
+    rows = Rows(standardised, data[found.rows], found.groups, found.weights, standardise.scale)
+    return rows, standardise
