@@ -284,7 +284,8 @@ def test_workers_die_with_their_parent(tmp_path: Path, number: signal.Signals):
         time.sleep(0.01)
     assert process.returncode in (-number, 128 + number)
     assert not children
-    assert b"Traceback" not in told
+    if number != signal.SIGKILL:  # after which nobody is left to silence a worker that just starts
+        assert b"Traceback" not in told
     assert not (tmp_path / "cal.json").exists()
 
 

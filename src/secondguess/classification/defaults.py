@@ -35,7 +35,7 @@ def network_beside_regression(num_rows: int) -> NetworkSettings:
         num_blocks=1,
         num_steps=300 if small else 2000 if large else 600,
         validate_every=20 if small else 100 if large else 25,
-        patience=4 if small else 6,
+        patience=2 if small else 6,
         batch_size=256,
         learning_rate=1e-3,
         weight_decay=0.1,

@@ -38,15 +38,15 @@ def log_probs_of(model: PairModel, rows: Rows) -> FloatArray:
 
 
 def with_share(model: PairModel, share: float) -> PairModel:
-    """A copy whose marginal leaves the regression's by this share of the way.
+    """The model with a head whose marginal leaves the regression's by this share of the way.
 
     How responses depend on each other it learned beside a marginal that was free to calibrate
     itself. Fitted beside a marginal that is too flat, the dependence would make up for it, and the
     variance come out too large.
     """
-    model = copy.deepcopy(model)
-    set_own_share(model.head, share)
-    return model
+    head = copy.deepcopy(model.head)
+    set_own_share(head, share)
+    return PairModel(model.backbone, head).train(model.training)
 
 
 def best_share(models: Sequence[PairModel], parts: Sequence[Rows]) -> float:

@@ -48,7 +48,7 @@ def all_pairs_log_prob(joint: PairJoint, labels: Tensor, multiplicity: Tensor) -
         multiplicity: `(n, d)`, how many annotations have each label, as in `PairData`.
     """
     y1, y2 = labels.unsqueeze(2), labels.unsqueeze(1)
-    shape = torch.broadcast_shapes(y1.shape, y2.shape)
+    shape = (*labels.shape, labels.shape[1])
     log_prob = joint.log_prob(y1.expand(shape), y2.expand(shape))
     # An annotation makes no pair with itself: m_i m_j pairs of two places, m_i (m_i - 1) of one.
     weights = multiplicity.unsqueeze(2) * (multiplicity.unsqueeze(1) - _eye_like(multiplicity))

@@ -114,10 +114,9 @@ def _fit_in_folds(
     share, steps = best_share(free, held), 0
     models = [with_share(model, share) for model in free]
     if settings.network is not None and len(rows.data) >= MIN_NETWORK_ROWS:
-        networks, steps = _networks_in_folds(free, models, parts, settings)
+        networks, network_share, steps = _networks_in_folds(free, models, parts, settings)
         if steps:
-            share = best_share(networks, held)
-            models = [with_share(model, share) for model in networks]
+            models, share = networks, network_share
     held_out = [predict_rows(model, part) for model, part in zip(models, held, strict=True)]
     order = np.argsort(np.concatenate([part.places for part in parts]))
     prediction = Prediction(
@@ -184,27 +183,23 @@ def _networks_in_folds(
     linear: list[PairModel],
     parts: list[_Part],
     settings: FitSettings,
-) -> tuple[list[PairModel], int]:
-    """Networks grown from the free models, and their mean number of steps; 0 if of no use."""
-    networks, steps = [], []
+) -> tuple[list[PairModel], float, int]:
+    """Networks grown from the free models, their share and mean number of steps; 0 if of no use."""
+    networks, steps, settled, share = [], [], [], 1.0
     held = [part.held for part in parts]
-
-    def is_of_use() -> bool:
-        some = held[: len(networks)]
-        share = best_share(networks, some)
-        settled = [with_share(network, share) for network in networks]
-        return is_likelier(settled, linear[: len(networks)], some)
-
     for fold, (model, part) in enumerate(zip(free, parts, strict=True)):
         network, history = _add_network(model, part.rows, settings, f"fold-{fold}", part.held)
         networks.append(network)
         steps.append(history.best_step)
-        if fold == 1 and not is_of_use():  # two of five are enough to see that
-            return networks, 0
-    if not is_of_use():
-        return networks, 0
+        if fold not in (1, len(parts) - 1):  # two of five are enough to see that they are of no use
+            continue
+        some = held[: len(networks)]
+        share = best_share(networks, some)
+        settled = [with_share(network, share) for network in networks]
+        if not is_likelier(settled, linear[: len(networks)], some):
+            return settled, share, 0
     # All rows are a quarter more than four fifths of them, and take as much longer to overfit.
-    return networks, round(1.25 * float(np.mean(steps)))
+    return settled, share, round(1.25 * float(np.mean(steps)))
 
 
 def _heads(rows: Rows, settings: FitSettings) -> list[HeadName]:

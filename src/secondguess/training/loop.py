@@ -241,9 +241,9 @@ def train(
         torch.random.fork_rng([place] if place.type == "cuda" else []),
         shown_progress(progress if is_main else None) as show,
     ):
+        model.train()
         while not state.ended:
             # forward and backward, part by part
-            model.train()
             seed_generators(_seed_of(config.seed, state.step, accelerator.process_index), place)
             batch = batch_at(state.step)
             for part in range(first_part, first_part + config.accumulation_steps):

@@ -99,6 +99,7 @@ class TrainingState:
             self.best = _copy(self.weights) if self.keep_best else {}
         self.validations.append((self.step, value))
         _assign(self.weights, trained)
+        self.model.train()
         taken = [step for step, _ in self.validations]
         self.stopped = patience is not None and sum(t > self.best_step for t in taken) >= patience
 
@@ -198,8 +199,9 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The loss of a batch."""
-        device = next(self.model.parameters()).device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.precision == "bfloat16"):
+        if self.precision != "bfloat16":
+            return self.loss(self.model, batch)
+        with torch.autocast(next(self.model.parameters()).device.type, torch.bfloat16):
             return self.loss(self.model, batch)
 
 

@@ -50,11 +50,12 @@ def truth_of(answers: ScoredAnswers) -> Annotations:
 def recalibration_of(answers: ScoredAnswers) -> SequenceRecalibration:
     """The lines under which the answers of held-out cues are most likely.
 
-    All pairs of people count: p(answer|cue) is compared with the share of people on the answers
-    that the model proposed, and p(answer|answer,cue) with the share of repeats, (k-1)/(K-1), among
-    the k people whose first answer it was.
+    On the answers that the model proposed, as those that are judged are, and with all pairs of
+    people: p(answer|cue) is compared with the share of people, and p(answer|answer,cue) with the
+    share of repeats, (k-1)/(K-1), among the k people whose first answer it was.
     """
-    own, given = answers[answers.proposed], answers[answers.people > 0]
+    own = answers[answers.proposed]
+    given = own[own.people > 0]
     repeats = (given.people - 1) / (given.participants - 1)
     return SequenceRecalibration(
         fit_line(own.scores.log_marginal, own.people / own.participants),

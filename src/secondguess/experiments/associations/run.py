@@ -51,9 +51,9 @@ class AssociationsConfig:
     """
 
     training: AssociationTraining
-    sizes: tuple[int, int, int] = (4000, 150, 250)
+    sizes: tuple[int, int, int] = (4000, 300, 500)
     num_answers: int = 15
-    num_prompted: int = 30
+    num_prompted: int = 100
     seed: int = 0
 
 
@@ -61,7 +61,9 @@ PRESETS = {
     "quick": AssociationsConfig(
         training=AssociationTraining(model=""), sizes=(240, 60, 60), num_answers=10, num_prompted=10
     ),
-    "cpu": AssociationsConfig(training=AssociationTraining(model="", lora_layers=15)),
+    "cpu": AssociationsConfig(
+        training=AssociationTraining(model="", cues_per_step=8, lora_layers=15)
+    ),
 }
 EXPERIMENT = "associations"
 
