@@ -6,6 +6,7 @@ python docs/tables/facts.py
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,9 @@ def results() -> list[dict[str, Any]]:
 
 
 def is_main(run: dict[str, Any]) -> bool:
-    """Whether a run is about cities, with three wordings, and of the page's model."""
-    return run["experiment"] == EXPERIMENT and MODEL in run["config"]["model"]
+    """Whether a run is about cities, with three wordings, and of the page's model and size."""
+    is_usual = run["experiment"] == EXPERIMENT and run["preset"] == "cpu"
+    return is_usual and MODEL in run["config"]["model"]
 
 
 def family_of(run: dict[str, Any]) -> str:
@@ -81,7 +83,7 @@ def families() -> str:
     """One row per run, whatever it asks about and whichever model."""
     rows = []
     for run in pages.results("facts"):
-        if run["experiment"].endswith("-wordings"):
+        if is_worded(run):
             continue
         scores = run["metrics"]["scores"]
         ours, part = scores[OURS], deciles_of(run, OURS)[None]
@@ -105,6 +107,33 @@ def families() -> str:
     heads = ["facts", "model", "run", "trained; tested on", "right", "largest difference"]
     heads += ["by chance alone: mean; as large", "AUROC", "wrong of the tenth most trusted"]
     return table([*heads, f"answered at {rates}"], rows, num_left=3)
+
+
+def wordings() -> str:
+    """The confidences of a meaning and of a wording, with three wordings and with twelve."""
+    every = [*results(), *(r for r in pages.results("facts") if is_worded(r))]
+    rows = []
+    for name, run in product(CONFIDENCES, every):
+        found, part = run["metrics"]["scores"][name], deciles_of(run, name)
+        rows.append(
+            [
+                name,
+                f"{run['config']['num_wordings']}",
+                run_title(run),
+                f"{part[:, 0].mean():.3f}",
+                f"{part[:, 1].mean():.3f}",
+                f"{largest_difference(part[None]):.3f}",
+                f"{found['auroc']:.3f}",
+                f"{found['wrong_among_trusted']:.1%}",
+            ]
+        )
+    heads = ["score", "wordings", "run", "mean confidence", "right", "largest difference", "AUROC"]
+    return table([*heads, "wrong of the tenth most trusted"], rows, num_left=1)
+
+
+def is_worded(run: dict[str, Any]) -> bool:
+    """Whether a run has other than three wordings."""
+    return run["experiment"].endswith("-wordings")
 
 
 def model_of(run: dict[str, Any]) -> str:
@@ -276,7 +305,7 @@ def missing() -> str:
     wanted += [
         f"a run about {name}" for name in FAMILIES if name not in {family_of(r) for r in every}
     ]
-    if not any(run["experiment"].endswith("-wordings") for run in every):
+    if not any(map(is_worded, every)):
         wanted.append("twelve wordings (`--num-wordings 12`)")
     return f"Not run at this size: {'; '.join(wanted) or 'nothing of what was planned'}."
 
@@ -336,7 +365,8 @@ def claims() -> str:
 
 def rendered() -> str:
     """The page with its tables made anew."""
-    makers = (finding, deciles, noise, lines, rivals, few, peers, costs, claims, families, missing)
+    makers = [finding, deciles, noise, lines, rivals, few, peers, costs, claims, wordings, families]
+    makers.append(missing)
     return pages.filled(PAGE, {each.__name__: each for each in makers})
 
 

@@ -10,10 +10,18 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
+from torch import nn
 
 from secondguess import PairClassifier, PairData, PairMetaClassifier
+from secondguess.classification.fit_warnings import PairFitWarning
 from secondguess.classification.logistic import cross_fit_logistic
-from secondguess.classification.weighting import decision_weights, distinct_rows, item_weights
+from secondguess.classification.splitting import row_keys
+from secondguess.classification.weighting import (
+    decision_weights,
+    distinct_rows,
+    item_weights,
+    prepared_rows,
+)
 
 MODELS = [
     PairClassifier("counts", backbone="linear"),
@@ -42,19 +50,79 @@ def test_a_weight_is_as_good_as_copies_in_any_order(model) -> None:
     np.testing.assert_allclose(repeated.variance, weighted.variance, rtol=1e-9)
 
 
-def test_copies_are_one_row_unless_an_input_recurs_with_other_responses() -> None:
+def _merged(inputs, responses, weights=None) -> list[tuple[float, float]]:
+    """Input and weight of each row that is left."""
+    found = distinct_rows(inputs, PairData.from_responses(responses), None, weights)
+    amounts = np.ones(len(found.rows)) if found.weights is None else found.weights
+    return sorted(zip(abs(inputs[found.rows, 0]).tolist(), amounts.tolist(), strict=True))
+
+
+def test_copies_are_one_row_unless_their_input_recurs_with_other_responses() -> None:
     inputs = np.array([[5.0], [-0.0], [0.0], [5.0]])
-    copies = PairData.from_responses([[0, 1], [1, 1], [1, 1], [1, 0]])
-    found = distinct_rows(inputs, copies, None, np.array([1, 1, 2, 0.5]))
+    copies = [[0, 1], [1, 1], [1, 1], [1, 0]]
+    assert _merged(inputs, copies, np.array([1, 1, 2, 0.5])) == [(0, 3.0), (5, 1.5)]
+    others = [[0, 1], [1, 1], [1, 1], [1, 1]]
+    without = _merged(inputs, others, np.array([1, 1, 2, 0]))
+    assert without == [(0, 3.0), (5, 1.0)]  # the row that makes the difference has no weight
+    # With it, the rows of its input are no copies; those of the other input still are.
+    assert _merged(inputs, others) == [(0, 2.0), (5, 1.0), (5, 1.0)]
+
+
+def test_an_input_of_two_minds_does_not_let_copies_leak() -> None:
+    # A hundred items, three copies of each; trained on one copy, the others are no test. Two empty
+    # items with opposite answers must not change that.
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(100, 5)), 3, axis=0)
+    counts = np.repeat(rng.multinomial(4, [0.5, 0.5], size=100), 3, axis=0)
+    both = np.vstack([X, np.zeros((2, 5))]), np.vstack([counts, [[4, 0], [0, 4]]])
+    found = distinct_rows(both[0], PairData.from_counts(both[1]), None, None)
+    assert len(found.rows) == 102
     assert found.weights is not None
-    by_row = dict(zip(found.rows.tolist(), found.weights.tolist(), strict=True))
-    assert by_row == {0: 1.5, 1: 3.0}
-    others = PairData.from_responses([[0, 1], [1, 1], [1, 1], [1, 1]])
-    found = distinct_rows(inputs, others, None, np.array([1, 1, 2, 0]))
-    assert len(found.rows) == 2  # the row that makes the difference has no weight
-    found = distinct_rows(inputs, others, None, None)
-    np.testing.assert_array_equal(found.rows, range(4))
-    assert found.weights is None
+    assert np.sort(found.weights).tolist() == [1.0] * 2 + [3.0] * 100
+
+
+@pytest.mark.filterwarnings("ignore::secondguess.classification.fit_warnings.PairFitWarning")
+@pytest.mark.parametrize("num_categories", [2, 8, 12])
+def test_categories_on_which_people_agree_are_learned(num_categories) -> None:
+    value = np.arange(480) % num_categories
+    X, Y = np.eye(num_categories)[value], np.stack([value % 2] * 2, axis=1)
+    for model in (
+        PairClassifier("responses", backbone="linear"),
+        PairMetaClassifier(LogisticRegression(), "responses"),
+    ):
+        found = model.fit(X, Y).predict_moments(np.eye(num_categories))
+        right = found.probs[np.arange(num_categories), np.arange(num_categories) % 2]
+        assert (right > 0.95).all()
+        assert (found.variance < 0.05).all()
+
+
+@pytest.mark.parametrize("X", ["continuous", "categories"])
+def test_the_order_of_the_rows_makes_no_difference(X) -> None:
+    inputs, counts, _, rng = _world(150)
+    if X == "categories":
+        inputs = np.round(inputs).clip(-1, 1)
+    order = rng.permutation(150)
+    model = PairClassifier("counts", backbone="linear")
+    one = model.fit(inputs, counts).predict_moments(inputs)
+    other = model.fit(inputs[order], counts[order]).predict_moments(inputs)
+    np.testing.assert_array_equal(one.probs, other.probs)
+    np.testing.assert_array_equal(one.variance, other.variance)
+
+
+class _Named:
+    """An object whose `repr` is its address."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+
+def test_objects_are_told_apart_by_what_is_in_them() -> None:
+    long = [np.r_[np.zeros(1000), value, np.zeros(1000)] for value in range(3)]
+    column = np.empty((6, 1), dtype=object)
+    column[:, 0] = [*long, _Named(1.0), _Named(1.0), _Named(2.0)]
+    keys = row_keys(column)
+    assert len(set(keys)) == 5
+    assert keys[3] == keys[4]
 
 
 @pytest.mark.statistical
@@ -85,6 +153,27 @@ def test_impossible_weights_are_refused(sample_weight, match) -> None:
         item_weights(data, sample_weight)
 
 
+def test_weights_that_are_shares_of_a_whole_are_named() -> None:
+    data = PairData.from_counts([[3, 0], [0, 3], [1, 2], [3, 0]])
+    with pytest.warns(PairFitWarning, match="multiply them by 4"):
+        item_weights(data, np.full(4, 0.25))
+
+
+def test_large_weights_are_not_repeated_rows() -> None:
+    X, counts, weights, _ = _world(60)
+    with pytest.raises(TypeError, match="takes no sample_weight"):
+        PairMetaClassifier(KNeighborsClassifier(), "counts").fit(
+            X, counts, sample_weight=1e13 * weights
+        )
+
+
+def test_groups_of_another_length_are_refused_with_a_module_of_ones_own() -> None:
+    X, counts, _, _ = _world(60)
+    model = PairClassifier("counts", backbone=nn.Linear(3, 4))
+    with pytest.raises(ValueError, match="groups has shape"):
+        model.fit(X, counts, sample_weight=np.ones(60), groups=np.arange(70))
+
+
 def test_an_estimator_without_weights_takes_whole_numbers_only() -> None:
     X, counts, weights, _ = _world(60)
     model = PairMetaClassifier(KNeighborsClassifier(), "counts")
@@ -112,8 +201,28 @@ def test_weights_of_classes_decide_and_change_no_probability(model, tmp_path) ->
         np.testing.assert_array_equal(loaded.predict(X), weighted.predict(X))
 
 
+def test_balanced_weights_count_items_by_their_weights(tmp_path) -> None:
+    X, counts, weights, _ = _world(150)
+    model = PairClassifier("counts", backbone="linear", class_weight="balanced")
+    weighted = model.fit(X, counts, sample_weight=weights).class_weight_
+    kept = np.repeat(np.arange(150), weights)
+    repeated = model.fit(X[kept], counts[kept]).class_weight_
+    assert weighted is not None
+    assert repeated is not None
+    np.testing.assert_allclose(weighted, repeated)
+    model.save(tmp_path / "model")
+    loaded = PairClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.class_weight == "balanced"  # and so for other labels, if it is fitted again
+    absent = PairData.from_counts([[3, 0, 0], [1, 2, 0]], classes=[0, 1, 2])
+    found = decision_weights("balanced", absent)
+    assert found is not None
+    assert found[2] == 1
+
+
 @pytest.mark.parametrize(
-    "class_weight", ["even", {"maybe": 2.0}, {0: -1.0}, {0: np.nan}, {0: 0.0, 1: 0.0}]
+    "class_weight",
+    ["even", {"maybe": 2.0}, {0: -1.0}, {0: np.nan}, {0: 0.0, 1: 0.0}, {0: "x"}, np.ones(2)],
 )
 def test_impossible_weights_of_classes_are_refused(class_weight) -> None:
     with pytest.raises(ValueError, match="class_weight"):
@@ -133,3 +242,12 @@ def test_copies_of_a_column_scale_get_their_spread_back_where_that_helps() -> No
     assert (cross_fit_logistic(inputs, counts, folds).scales == 1).all()
     shuffled = spreads[rng.permutation(80)]  # where it says nothing about what matters
     assert (cross_fit_logistic(inputs, counts, folds, spreads=shuffled).scales == 1).all()
+
+
+def test_a_constant_column_says_nothing_about_the_spread_of_others() -> None:
+    rng = np.random.default_rng(0)
+    X = 1e-6 * rng.normal(size=(50, 2)) * [1, 10]
+    data = PairData.from_counts(rng.multinomial(3, [0.5, 0.5], size=50))
+    rows, _ = prepared_rows(np.hstack([X, np.ones((50, 1))]), data)
+    assert rows.spreads is not None
+    assert rows.spreads.max() < 2e-5

@@ -51,7 +51,12 @@ from secondguess.classification.saved_estimators import restore, saved_classifie
 from secondguess.classification.saving import SavedClassifier
 from secondguess.classification.stacked_fitting import fit_stacked
 from secondguess.classification.variance_map import VarianceMap, fit_variance_map
-from secondguess.classification.weighting import decision_weights, item_weights, prepared_rows
+from secondguess.classification.weighting import (
+    checked_groups,
+    decision_weights,
+    item_weights,
+    prepared_rows,
+)
 from secondguess.theory.distribution import PredictedDistribution
 from secondguess.training.loop import TrainingHistory
 
@@ -199,15 +204,16 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             X: inputs, one row per item.
             y: their responses or counts.
             sample_weight: `(n,)`, how often each item counts: 2 is as good as the item twice, 0 as
-                if it were not there.
+                if it were not there. They are counts, not shares of a whole.
             groups: `(n,)` labels; near-duplicates share one, and are held out together.
             validation: inputs and targets to use for validation, instead of rows of X.
         """
         check_loss(self.loss)
         self._check_backbone()
         data = self._targets_to_fit(y, self.classes)
-        self.class_weight_ = decision_weights(self.class_weight, data)
-        rows = self._rows_to_fit(X, data, groups, item_weights(data, sample_weight))
+        weights = item_weights(data, sample_weight)
+        self.class_weight_ = decision_weights(self.class_weight, data, weights)
+        rows = self._rows_to_fit(X, data, groups, weights)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held_out = None if validation is None else self._rows(*validation)
         settings = self._settings(len(rows.data), seed)
@@ -296,8 +302,7 @@ class PairClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             array = np.asarray(inputs)
             rows, self.standardisation_ = prepared_rows(array, data, groups=groups, weights=weights)
             return rows
-        keys = None if groups is None else np.asarray(groups)
-        rows = Rows(inputs, data, keys, weights)
+        rows = Rows(inputs, data, checked_groups(groups, len(data)), weights)
         return rows if weights is None else rows.take(np.flatnonzero(weights > 0))
 
     def _rows(self, X: Any, y: ArrayLike | PairData) -> Rows:

@@ -22,6 +22,8 @@ _STANDARD_ERRORS = 4.0
 
 _SMALL = 0.1
 """A smaller share than this is not worth a warning, however sure."""
+_NEGLIGIBLE = 1e-4
+"""Nor is a smaller squared error, summed over classes: a hundredth of a probability."""
 
 
 class PairFitWarning(UserWarning):
@@ -108,4 +110,4 @@ def warn_of_ignored_response(conditional: FloatArray) -> None:
 
 def _differ(found: float, stated: float, noise: float) -> bool:
     """Whether two means differ beyond noise, and by enough to matter."""
-    return abs(found - stated) > max(_STANDARD_ERRORS * noise, _SMALL * abs(found))
+    return abs(found - stated) > max(_STANDARD_ERRORS * noise, _SMALL * abs(found), _NEGLIGIBLE)

@@ -40,9 +40,9 @@ def log_probs_of(model: PairModel, rows: Rows) -> FloatArray:
 def with_share(model: PairModel, share: float) -> PairModel:
     """The model with a head whose marginal leaves the regression's by this share of the way.
 
-    How responses depend on each other it learned beside a marginal that was free to calibrate
+    The head learned how responses depend on each other beside a marginal that was free to calibrate
     itself. Fitted beside a marginal that is too flat, the dependence would make up for it, and the
-    variance come out too large.
+    variance would come out too large.
     """
     head = copy.deepcopy(model.head)
     set_own_share(head, share)

@@ -52,6 +52,9 @@ from secondguess.classification.table_joint import TableJoint
 from secondguess.classification.variance_map import VarianceMap, fit_variance_map
 from secondguess.classification.weighting import decision_weights, distinct_rows, item_weights
 
+MOST_REPEATS = 100
+"""Whole weights are repeated rows, which every estimator takes alike, unless larger on average."""
+
 
 class FittedClone(NamedTuple):
     """A fitted copy of the user's estimator.
@@ -143,7 +146,8 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
             X: inputs, one row per item.
             y: their responses or counts.
             sample_weight: `(n,)`, how often each item counts, as for `PairClassifier`; where they
-                are not whole numbers, the estimator must take a `sample_weight` itself.
+                are not whole numbers, the estimator must take a `sample_weight` itself, and earlier
+                steps of a pipeline take no notice of them.
             groups: `(n,)` labels; near-duplicates share one, and are held out together.
         """
         if not hasattr(self.estimator, "predict_proba"):
@@ -152,10 +156,10 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
                 f"expected a classifier that gives probabilities (or CalibratedClassifierCV of it)."
             )
         data = self._targets_to_fit(y, self.classes)
-        self.class_weight_ = decision_weights(self.class_weight, data)
         inputs = self._inputs(X, fitting=True)
         check_consistent_length(inputs, data)
         weights = item_weights(data, sample_weight)
+        self.class_weight_ = decision_weights(self.class_weight, data, weights)
         chosen, weights, keys = distinct_rows(inputs, data, groups, weights)
         inputs, data = _safe_indexing(inputs, chosen), data[chosen]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -234,16 +238,15 @@ class PairMetaClassifier(JointPredictions, ClassifierMixin, BaseEstimator):
                 features = _safe_indexing(features, np.unique(copies, return_index=True)[1])
         rows, first, response = draw_responses(items.data, rng)
         fit_params: dict[str, Any] = {}
-        if items.weights is not None and has_fit_parameter(estimator, "sample_weight"):
+        if items.weights is not None and (again := _copies(items.weights[rows])) is not None:
+            rows, first, response = rows[again], first[again], response[again]
+        elif items.weights is not None and has_fit_parameter(estimator, "sample_weight"):
             fit_params["sample_weight"] = items.weights[rows]
         elif items.weights is not None:
-            again = _copies(items.weights[rows])
-            if again is None:
-                raise TypeError(
-                    f"{type(estimator).__name__} takes no sample_weight; expected whole numbers as "
-                    f"weights, or an estimator that takes weights."
-                )
-            rows, first, response = rows[again], first[again], response[again]
+            raise TypeError(
+                f"{type(estimator).__name__} takes no sample_weight; expected whole numbers as "
+                f"weights, {MOST_REPEATS} on average at most, or an estimator that takes weights."
+            )
         table = with_first_response(_safe_indexing(features, rows), first, self.classes_)
         # A clone may see fewer classes than there are, and some classifiers take no gaps.
         seen, codes = np.unique(response, return_inverse=True)
@@ -282,8 +285,8 @@ def _take(items: Rows, rows: IntArray) -> Rows:
 
 
 def _copies(weights: FloatArray) -> IntArray | None:
-    """Each row as often as it counts, or None where a weight is no whole number."""
-    if not np.equal(np.mod(weights, 1), 0).all():
+    """Each row as often as it counts, or None where weights are not whole, or large."""
+    if not np.equal(np.mod(weights, 1), 0).all() or weights.mean() > MOST_REPEATS:
         return None
     return np.repeat(np.arange(len(weights)), weights.astype(np.int64))
 

@@ -38,7 +38,7 @@ def takes_share(head: nn.Module) -> bool:
 
 
 def add_share(head: nn.Module, num_offsets: int) -> None:
-    """For `set_own_share`; it is saved with the weights."""
+    """Give a head the share that `set_own_share` sets, among what is saved with its weights."""
     if num_offsets:
         head.register_buffer("own_share", torch.tensor(1.0))
 

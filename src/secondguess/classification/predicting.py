@@ -122,6 +122,8 @@ def held_out_loss(
 ) -> float:
     """`annotations_loss` of predicted joints on the responses to the same inputs.
 
+    Weights `(n,)` of the rows, where there are any, are to be 1 on average over all rows.
+
     >>> from secondguess.classification.table_joint import TableJoint
     >>> joint = TableJoint(torch.full((1, 2, 2), 1 / 4).log())
     >>> round(held_out_loss(joint, PairData.from_responses([[0, 1]])), 4)

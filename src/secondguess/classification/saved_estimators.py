@@ -22,7 +22,7 @@ from secondguess.classification.stacking import empty_stacked_model, network_siz
 from secondguess.training.devices import device_of
 
 _NOT_SAVED = ("classes", "class_weight", "random_state", "checkpoint_dir", "device")
-"""Settings that are about a fit or a machine; classes and weights are saved as those of the fit."""
+"""Settings about a fit or a machine, and those by label, which are saved as those of the fit."""
 _CLASS_WEIGHT = "class_weight"
 
 
@@ -32,6 +32,8 @@ def saved_classifier(classifier: Any) -> SavedClassifier:
     own = isinstance(classifier.backbone, nn.Module)
     for name in (*_NOT_SAVED, *(["backbone"] if own else [])):
         settings.pop(name)
+    if isinstance(classifier.class_weight, str):
+        settings["class_weight"] = classifier.class_weight
     model = classifier.model_
     tensors = {MODEL + name: value for name, value in model.state_dict().items()}
     if not own:
@@ -89,7 +91,7 @@ def restore(classifier: Any, saved: SavedClassifier, network: NetworkSettings) -
     classifier.classes_ = saved.classes
     weights = saved.tensors.get(_CLASS_WEIGHT)
     classifier.class_weight_ = None if weights is None else weights.numpy()
-    if weights is not None:
+    if weights is not None and classifier.class_weight is None:  # a mapping, by label
         classifier.class_weight = dict(zip(saved.classes.tolist(), weights.tolist(), strict=True))
     if saved.num_inputs:
         classifier.n_features_in_ = saved.num_inputs

@@ -21,7 +21,7 @@ _LEAST = 1e-15
 
 
 def majority_accuracy(estimator: Any, X: Any, y: Any) -> float:
-    """The share of rows whose predicted label no other label outnumbers.
+    """The share of rows whose most probable label no other label outnumbers.
 
     >>> from sklearn.model_selection import cross_val_score
     >>> from secondguess import PairClassifier

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Number
 from typing import Any
 
+import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
@@ -130,7 +132,15 @@ def _row_bytes(inputs: Any) -> Iterator[bytes]:
     if rows.dtype.kind == "f":
         rows = rows + 0.0  # -0.0 and 0.0 are the same number in different bytes
     for row in rows:
-        yield repr(row.tolist()).encode() if row.dtype.kind in "OSU" else row.tobytes()
+        if row.dtype.kind in "OSU":
+            yield repr([_cell_key(cell) for cell in row.tolist()]).encode()
+        else:
+            yield row.tobytes()
+
+
+def _cell_key(cell: Any) -> Any:
+    """The cell itself where its `repr` tells it whole; else a digest of what is in it."""
+    return cell if isinstance(cell, str | bytes | Number | None) else joblib.hash(cell)
 
 
 def _as_array(inputs: Any) -> NDArray[Any]:

@@ -184,7 +184,10 @@ def _networks_in_folds(
     parts: list[_Part],
     settings: FitSettings,
 ) -> tuple[list[PairModel], float, int]:
-    """Networks grown from the free models, their share and mean number of steps; 0 if of no use."""
+    """Networks grown from the free models, their share, and their mean number of steps.
+
+    The number of steps is 0 where networks are of no use.
+    """
     networks, steps, settled, share = [], [], [], 1.0
     held = [part.held for part in parts]
     for fold, (model, part) in enumerate(zip(free, parts, strict=True)):

@@ -3,16 +3,18 @@
 A weight of 2 is the item twice and a weight of 0 is no item. To hold that to the last digit, and
 not only on average, a fit sees each distinct item once, with the weight of all its copies, in an
 order that follows from what is in the rows: random folds and batches then fall the same way
-whichever way the rows came, and no copy is trained on while another is held out. Where inputs recur
-with other responses, as those of a few categories do, equal rows are no copies but as many people's
-observations: they stay as they are, and a weight is one on average.
+whichever way the rows came, and no copy is trained on while another is held out. An input that
+recurs with other responses is no copy, and its rows stay as they are. So do all rows where inputs
+are categories, each of which stands for many items: as one row, a category would be held out whole.
 
 Axes: rows (n), then features or classes.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,17 +23,21 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import _check_sample_weight
 
 from secondguess._arrays import FloatArray, IntArray
+from secondguess.classification.fit_warnings import PairFitWarning
 from secondguess.classification.fitting import Rows
 from secondguess.classification.inputs import Standardisation
 from secondguess.classification.pairs import PairData
 from secondguess.classification.splitting import row_keys
+
+MOST_COPIES = 4
+"""Items per distinct input; where there are more on average, inputs are taken for categories."""
 
 
 class DistinctRows(NamedTuple):
     """One row of each kind.
 
     Attributes:
-        rows: `(m,)` row numbers; of copies the first, in an order that follows from their content.
+        rows: `(m,)` row numbers; of copies one, in an order that follows from their content.
         weights: `(m,)`, of all copies together; None where every one is 1.
         groups: `(m,)` labels, those of the user; None where there are none.
     """
@@ -42,20 +48,32 @@ class DistinctRows(NamedTuple):
 
 
 def item_weights(data: PairData, sample_weight: ArrayLike | None) -> FloatArray | None:
-    """The weight of each item, `(n,)`, checked; None where all are 1.
+    """The weight of each item, `(n,)`, checked; None where none are given.
 
     >>> item_weights(PairData.from_counts([[2, 0], [1, 1], [2, 0]]), [1, 0, 2])
     array([1., 0., 2.])
     """
     if sample_weight is None:
         return None
-    return _check_sample_weight(
+    weights = _check_sample_weight(
         sample_weight, np.empty((len(data), 1)), dtype=np.float64, ensure_non_negative=True
     )
+    total, number = weights.sum(), np.count_nonzero(weights)
+    if total < number / 2:
+        warnings.warn(
+            f"sample_weight sums to {total:.3g} over {number} items: weights count items, so this "
+            f"is a fit to {total:.3g} of them, held close to equal chances. Where they are shares "
+            f"of a whole, multiply them by {number}.",
+            PairFitWarning,
+            stacklevel=3,
+        )
+    return weights
 
 
 def decision_weights(
-    class_weight: Mapping[Any, float] | str | None, data: PairData
+    class_weight: Mapping[Any, float] | str | None,
+    data: PairData,
+    weights: FloatArray | None = None,
 ) -> FloatArray | None:
     """What the probability of each class is multiplied by before the largest wins, `(K,)`.
 
@@ -71,28 +89,30 @@ def decision_weights(
 
     Args:
         class_weight: a weight by label (1 where none is named), `balanced` for the inverse of how
-            often a label was given, or None.
+            often a label was given (1 where it never was), or None.
         data: the responses of the fit.
+        weights: `(n,)`, of the items; None for one each.
     """
     if class_weight is None:
         return None
     labels = data.classes.tolist()
-    if class_weight == "balanced":
-        given = np.maximum(data.counts().sum(axis=0), 1)
-        return given.sum() / (len(given) * given)
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        counts = data.counts()
+        given = counts.sum(axis=0) if weights is None else weights @ counts
+        return np.where(given > 0, given.sum() / (len(given) * np.where(given > 0, given, 1)), 1.0)
     if not isinstance(class_weight, Mapping):
         raise ValueError(
             f"class_weight is {class_weight!r}; expected 'balanced', a weight by label or None."
         )
     if unknown := [label for label in class_weight if label not in labels]:
         raise ValueError(f"class_weight names {unknown}; expected labels of {labels}.")
-    weights = np.array([class_weight.get(label, 1.0) for label in labels], dtype=np.float64)
-    if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+    found = [class_weight.get(label, 1.0) for label in labels]
+    if not all(isinstance(each, Real) and 0 <= each < np.inf for each in found) or not any(found):
         raise ValueError(
             f"class_weight is {dict(class_weight)}; expected finite weights, none below 0, not all "
             f"0."
         )
-    return weights
+    return np.array(found, dtype=np.float64)
 
 
 def distinct_rows(
@@ -105,10 +125,10 @@ def distinct_rows(
     >>> sorted(zip(found.rows.tolist(), found.weights.tolist()))
     [(0, 2.0), (1, 1.0)]
 
-    An input that recurs with other responses is no copy, and then no row is taken for one:
+    Where an input recurs with other responses, its rows are no copies:
 
-    >>> distinct_rows(np.array([[5.0], [5.0], [5.0]]), data, None, None).rows
-    array([0, 1, 2])
+    >>> sorted(distinct_rows(np.array([[5.0], [5.0], [5.0]]), data, None, None).rows.tolist())
+    [0, 1, 2]
 
     Args:
         inputs: `(n, ...)`: an array, a sparse matrix or a table.
@@ -116,21 +136,36 @@ def distinct_rows(
         groups: `(n,)` labels that no split may tear apart.
         weights: `(n,)`; None for one each.
     """
-    labels = None if groups is None else np.asarray(groups)
-    if labels is not None and labels.shape != (len(data),):
-        raise ValueError(f"groups has shape {labels.shape}; expected ({len(data)},), one per row.")
+    labels = checked_groups(groups, len(data))
     kept = np.arange(len(data)) if weights is None else np.flatnonzero(weights > 0)
     amounts = (np.ones(len(data)) if weights is None else weights)[kept]
     units = kept * 0 if labels is None else np.unique(labels[kept], return_inverse=True)[1]
-    contents = [np.array(row_keys(inputs))[kept], np.array(row_keys(data.counts()))[kept], units]
-    _, first, kind = np.unique(np.rec.fromarrays(contents), return_index=True, return_inverse=True)
-    if len(first) == len(np.unique(np.rec.fromarrays(contents[::2]))):  # one response to each input
-        kept, amounts = kept[first], np.bincount(kind, weights=amounts).astype(np.float64)
+    places = np.unique(np.array(row_keys(inputs))[kept], return_inverse=True)[1]
+    answers = np.array(row_keys(data.counts()))[kept]
+    kinds = np.unique(np.rec.fromarrays([places, answers, units]), return_inverse=True)[1]
+    order = np.lexsort([amounts, kinds])
+    kept, amounts, places, kinds = (each[order] for each in (kept, amounts, places, kinds))
+    num_places = int(places.max()) + 1
+    # As one row: rows of one kind, at an input that has no other.
+    first = np.r_[True, kinds[1:] != kinds[:-1]]
+    one_kind = np.bincount(places[first], minlength=num_places) == 1
+    if amounts.sum() > MOST_COPIES * num_places:
+        one_kind[:] = False
+    starts = np.flatnonzero(first | ~one_kind[places])
+    kept, amounts = kept[starts], np.add.reduceat(amounts, starts)
     return DistinctRows(
         kept,
         None if (amounts == 1).all() else amounts,
         None if labels is None else labels[kept],
     )
+
+
+def checked_groups(groups: ArrayLike | None, num_rows: int) -> NDArray[Any] | None:
+    """Labels `(n,)` of rows that no split may tear apart, or None."""
+    labels = None if groups is None else np.asarray(groups)
+    if labels is not None and labels.shape != (num_rows,):
+        raise ValueError(f"groups has shape {labels.shape}; expected ({num_rows},), one per row.")
+    return labels
 
 
 def prepared_rows(
@@ -157,5 +192,9 @@ def prepared_rows(
     inputs = array[found.rows]
     standardise = Standardisation.of(inputs, found.weights)
     standardised = torch.from_numpy(standardise(inputs))
-    rows = Rows(standardised, data[found.rows], found.groups, found.weights, standardise.scale)
+    # A column that never changes says nothing about the spread of the others, and has theirs.
+    spreads, varies = standardise.scale, np.ptp(inputs, axis=0) > 0
+    if varies.any():
+        spreads = np.where(varies, spreads, np.sqrt(np.mean(spreads[varies] ** 2)))
+    rows = Rows(standardised, data[found.rows], found.groups, found.weights, spreads)
     return rows, standardise

@@ -15,6 +15,7 @@ from secondguess.cli.errors import say, tell, user_errors
 from secondguess.cli.outcomes import announce, conclude, print_result, print_verdict
 from secondguess.cli.sizes import (
     FactFamily,
+    FactsPreset,
     Function,
     ImagePreset,
     LakePreset,
@@ -218,8 +219,9 @@ def cifar10h(
 def facts(
     model: Annotated[str, typer.Option(help="Pretrained causal model: folder, name or GGUF file.")],
     preset: Annotated[
-        LanguagePreset, typer.Option(help="quick: a tiny slice. cpu: hours, three seeds.")
-    ] = LanguagePreset.quick,
+        FactsPreset,
+        typer.Option(help="quick: a tiny slice. cpu: hours, three seeds. cpu-large: half of it."),
+    ] = FactsPreset.quick,
     family: Annotated[FactFamily, typer.Option(help="What is asked about.")] = FactFamily.cities,
     data_dir: Annotated[
         Path | None,

@@ -39,6 +39,14 @@ class LanguagePreset(StrEnum):
     cpu = "cpu"
 
 
+class FactsPreset(StrEnum):
+    """How large a run about facts is."""
+
+    quick = "quick"
+    cpu = "cpu"
+    cpu_large = "cpu-large"
+
+
 class FactFamily(StrEnum):
     """What facts are about."""
 

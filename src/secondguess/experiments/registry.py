@@ -98,7 +98,9 @@ EXPERIMENTS = {
         independent_seeds=False,
     ),
     "facts": Experiment(
-        run=_facts, num_seeds={"quick": 1, "cpu": 3}, minutes={"quick": 5, "cpu": 120}
+        run=_facts,
+        num_seeds={"quick": 1, "cpu": 3, "cpu-large": 1},
+        minutes={"quick": 5, "cpu": 120, "cpu-large": 90},
     ),
     "associations": Experiment(
         run=_associations, num_seeds={"quick": 1, "cpu": 1}, minutes={"quick": 5, "cpu": 40}

@@ -2,7 +2,8 @@
 
 One answer is drawn per question, and every score judges this same answer: the confidence of its
 meaning (recalibrated or not), the confidence of its wording, and rivals. The model is any causal
-language model; `quick` is a look at a few questions, `cpu` the run that the page reports.
+language model; `quick` is a look at a few questions, `cpu` the run that the page reports, and
+`cpu-large` half of it, for a model that takes several times as long.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class FactsConfig:
 PRESETS = {
     "quick": FactsConfig(sizes=(320, 60, 60, 60), num_samples=4, num_for_rivals=20),
     "cpu": FactsConfig(),
+    "cpu-large": FactsConfig(sizes=(2400, 200, 300, 800)),
 }
 EXPERIMENT = "facts"
 OURS = "confidence of the meaning, recalibrated"
@@ -98,7 +100,7 @@ def run_facts(
     """Run or resume one seed, and return the directory of its results.
 
     Args:
-        preset: `quick` or `cpu`.
+        preset: `quick`, `cpu` or `cpu-large`.
         out: where results of all experiments are.
         seed: of this run.
         model: the pretrained model.
