@@ -79,7 +79,9 @@ def fit_line(
     events that all happened, the likelihood knows only that the chance is high, and steep
     lines and flat ones are equally good at that. So what happened counts as the chance
     (n + 1)/(n + 2), and what did not as 1/(n + 2), n being how many did so: the line is then flat.
-    Chances other than 0 and 1 are no single observations, and are left as they are.
+    Chances other than 0 and 1 are no single observations, and are left as they are: the shares of
+    many people vary less around a probability than one answer does, and a gain counts by as much
+    more (it is divided by their dispersion, as in quasi-likelihood).
 
     >>> sure = fit_line(np.log([0.5, 0.8, 0.95] * 100), np.ones(300))
     >>> sure(np.log([1e-9, 0.5])).round(3)
@@ -100,8 +102,8 @@ def fit_line(
     logits, total = _logit(logs), counts.sum()
     if total == 0:
         return LogitLine()
-    observed = happened
-    if np.all((happened == 0) | (happened == 1)):
+    observed, are_single = happened, np.all((happened == 0) | (happened == 1))
+    if are_single:
         num_happened = np.sum(counts * happened)
         least, most = 1 / (total - num_happened + 2), (num_happened + 1) / (num_happened + 2)
         happened = least + (most - least) * happened
@@ -129,7 +131,17 @@ def fit_line(
     # came true.
     moved = line.slope * logits + line.offset
     gain = np.sum(losses(logits, observed) - losses(moved, observed))
-    return line if gain > np.log(max(total, 1.0)) else LogitLine()
+    dispersion = 1.0 if are_single else _dispersion(expit(moved), observed, counts)
+    return line if gain > dispersion * np.log(max(total, 1.0)) else LogitLine()
+
+
+def _dispersion(probs: FloatArray, shares: FloatArray, counts: FloatArray) -> float:
+    """Variance of shares around their probabilities, as a part of that of single events."""
+    single = np.sum(counts * probs * (1 - probs))
+    if single == 0:
+        return 1.0
+    # Shares that are probabilities to the last digit would let rounding decide.
+    return max(float(np.sum(counts * np.square(shares - probs)) / single), 1e-9)
 
 
 def fit_repeat_line(

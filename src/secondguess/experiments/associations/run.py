@@ -66,6 +66,8 @@ PRESETS = {
     ),
 }
 EXPERIMENT = "associations"
+LINES = "of proposed answers, shares by their dispersion"
+"""How recalibration decides; parts that rest on another rule are not used again."""
 
 
 def run_associations(
@@ -170,7 +172,7 @@ def association_parts(config: AssociationsConfig, cues: Split) -> list[Part]:
         Part(name="prompting", config=everything, compute=prompt),
         Part(
             name="scores",
-            config=everything,
+            config=everything | {"lines": LINES},
             compute=lambda _, done: _judge(config, cues.test, done),
             effort=0.2,
         ),
