@@ -37,7 +37,7 @@ from secondguess.training.loop import TrainingConfig
         (reproduce.Preset, digits_of_pi.PRESETS),
         (reproduce.LakePreset, frozen_lake.PRESETS),
         (reproduce.ImagePreset, cifar10h.PRESETS),
-        (reproduce.LanguagePreset, facts.PRESETS),
+        (reproduce.FactsPreset, facts.PRESETS),
         (reproduce.LanguagePreset, associations.PRESETS),
         (reproduce.FactFamily, facts.FAMILIES),
     ],

@@ -30,7 +30,7 @@ from secondguess.classification.pairs import PairData
 from secondguess.classification.splitting import row_keys
 
 MOST_COPIES = 4
-"""Items per distinct input; where there are more on average, inputs are taken for categories."""
+"""Items (groups, where there are any) per distinct input; more, on average, make it a category."""
 
 
 class DistinctRows(NamedTuple):
@@ -143,20 +143,22 @@ def distinct_rows(
     places = np.unique(np.array(row_keys(inputs))[kept], return_inverse=True)[1]
     answers = np.array(row_keys(data.counts()))[kept]
     kinds = np.unique(np.rec.fromarrays([places, answers, units]), return_inverse=True)[1]
-    order = np.lexsort([amounts, kinds])
-    kept, amounts, places, kinds = (each[order] for each in (kept, amounts, places, kinds))
     num_places = int(places.max()) + 1
+    # Rows of one group are one item in the words of the user.
+    num_items = amounts.sum() if labels is None else len(np.unique([places, units], axis=1).T)
+    order = np.lexsort([amounts, kinds])
+    places, kinds = places[order], kinds[order]
     # As one row: rows of one kind, at an input that has no other.
     first = np.r_[True, kinds[1:] != kinds[:-1]]
     one_kind = np.bincount(places[first], minlength=num_places) == 1
-    if amounts.sum() > MOST_COPIES * num_places:
+    if num_items > MOST_COPIES * num_places:
         one_kind[:] = False
     starts = np.flatnonzero(first | ~one_kind[places])
-    kept, amounts = kept[starts], np.add.reduceat(amounts, starts)
+    rows, together = kept[order][starts], np.add.reduceat(amounts[order], starts)
     return DistinctRows(
-        kept,
-        None if (amounts == 1).all() else amounts,
-        None if labels is None else labels[kept],
+        rows,
+        None if (together == 1).all() else together,
+        None if labels is None else labels[rows],
     )
 
 
