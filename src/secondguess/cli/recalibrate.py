@@ -36,10 +36,10 @@ def recalibrate(
     """Correct the scores of a pair model on held-out pairs, and keep the correction in its folder.
 
     Two probabilities are corrected, each by a line on the logit scale: p(y|x), by how often y1 is
-    what the model drew, and p(y|y,x), by how often y2 repeats y1. One that the pairs do not speak
-    clearly against is left alone; where every pair repeats, p(y|y,x) becomes one number close to 1.
-    The weights stay as they are. Use pairs that were not trained on, and other ones again for
-    'secondguess check'.
+    what the model drew, and p(y|y,x), by how often y2 repeats y1. Few pairs cannot tell an error
+    from chance, so lines stay near the identity until pairs show better; where every pair repeats,
+    p(y|y,x) becomes one number close to 1. The weights stay as they are. Use pairs that were not
+    trained on, and other ones again for 'secondguess check'.
     """
     with user_errors():
         import numpy as np
@@ -47,7 +47,6 @@ def recalibrate(
         from secondguess.cli.inspection import held_out
         from secondguess.language import recalibrating
         from secondguess.language.meaning_functions import meaning_from
-        from secondguess.language.recalibration import LogitLine
 
         if not file.is_file():
             raise ValueError(f"{file} is not a file; expected held-out JSON lines.")
@@ -69,8 +68,5 @@ def recalibrate(
         skipped = f" ({num_skipped:,} lines skipped)" if num_skipped else ""
         say(f"{found.num_pairs:,} held-out pairs{skipped}")
         for name, line in (("p(y|x)", found.first), ("p(y|y,x)", found.repeat)):
-            if line == LogitLine():
-                say(f"{name} stays: these pairs do not speak clearly against it")
-            else:
-                say(f"logit {name} becomes {line.slope:.3f} times itself {line.offset:+.3f}")
+            say(f"logit {name} becomes {line.slope:.3f} times itself {line.offset:+.3f}")
         say(f"wrote {model}; next: secondguess check {model} OTHER_HELD_OUT_FILE")

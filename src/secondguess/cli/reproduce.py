@@ -220,7 +220,9 @@ def facts(
     model: Annotated[str, typer.Option(help="Pretrained causal model: folder, name or GGUF file.")],
     preset: Annotated[
         FactsPreset,
-        typer.Option(help="quick: a tiny slice. cpu: hours, three seeds. cpu-large: half of it."),
+        typer.Option(
+            help="quick: a tiny slice. cpu: hours, three seeds. cpu-large: for larger models."
+        ),
     ] = FactsPreset.quick,
     family: Annotated[FactFamily, typer.Option(help="What is asked about.")] = FactFamily.cities,
     data_dir: Annotated[

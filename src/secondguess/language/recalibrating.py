@@ -41,7 +41,7 @@ def recalibrate(
 
     For each row, a response is drawn from the model, and "y1 is that response" is the event that
     corrects p(y|x); "y2 repeats y1" is the event that corrects p(y|y,x) of y1. With `meaning`, both
-    are events of meanings. What the events do not clearly speak against stays (`fit_line`).
+    are events of meanings. How far the lines go, `fit_line` says.
 
     Args:
         model: a pair model; a recalibration that it has is replaced.

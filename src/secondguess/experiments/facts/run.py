@@ -3,7 +3,7 @@
 One answer is drawn per question, and every score judges this same answer: the confidence of its
 meaning (recalibrated or not), the confidence of its wording, and rivals. The model is any causal
 language model; `quick` is a look at a few questions, `cpu` the run that the page reports, and
-`cpu-large` half of it, for a model that takes several times as long.
+`cpu-large` a smaller one, for a model that takes several times as long.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FactsConfig:
     """
 
     model: str = ""
-    sizes: tuple[int, int, int, int] = (4800, 400, 1000, 2000)
+    sizes: tuple[int, int, int, int] = (4800, 1000, 1000, 3900)
     num_wordings: int = 3
     lora_rank: int = 16
     lora_layers: int | None = 15
@@ -72,7 +72,7 @@ class FactsConfig:
 PRESETS = {
     "quick": FactsConfig(sizes=(320, 60, 60, 60), num_samples=4, num_for_rivals=20),
     "cpu": FactsConfig(),
-    "cpu-large": FactsConfig(sizes=(2400, 200, 300, 800)),
+    "cpu-large": FactsConfig(sizes=(3600, 600, 500, 2000)),
 }
 EXPERIMENT = "facts"
 OURS = "confidence of the meaning, recalibrated"
@@ -81,8 +81,8 @@ LOG_PROBABILITIES = ("total log-probability", "mean log-probability")
 """Rivals that cost nothing, and are asked about all questions."""
 ASKED_AT_ONCE = 250
 DRAWS_TO_RECALIBRATE = 3
-LINES = "where clearly needed"
-"""How `fit_line` decides; parts that rest on another rule are not used again."""
+LINES = "a prior around the identity"
+"""What `fit_line` rests on; parts that rest on another rule are not used again."""
 
 
 def run_facts(
