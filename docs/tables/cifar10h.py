@@ -4,8 +4,8 @@
 
 `cifar10h-cpu.json` and `cifar10h-cpu-pixels.json` are the `seed-all/result.json` of `secondguess
 reproduce cifar10h --preset cpu` and `--preset cpu-pixels`, with methods that were run later
-(`docs/tables/cifar10h_add.py`); `cifar10h-cost.json` and `evidential-peers.json` are written by the
-scripts of the same names.
+(`docs/tables/cifar10h_add.py`); `cifar10h-cost.json`, `cifar10h-lengths.json` and
+`evidential-peers.json` are written by the scripts of the same names.
 """
 
 from __future__ import annotations
@@ -217,6 +217,40 @@ def peers() -> str:
     return pages.with_command(pages.table(heads, rows, num_left=1), record)
 
 
+def lengths() -> str:
+    """Divergence on the validation images by steps of both trainings, the best of a row bold."""
+    record = result("lengths")
+    found = record["rows"]["lengths"]
+    steps = list(dict.fromkeys((row["pretraining"], row["finetuning"]) for row in found))
+    rows = []
+    for method in dict.fromkeys(row["method"] for row in found):
+        values = [row["kl"] for row in found if row["method"] == method]
+        best = min(values)
+        rows.append(
+            [method, *(f"**{each:.3f}**" if each == best else f"{each:.3f}" for each in values)]
+        )
+    heads = ["method", *(f"{first:,} + {second:,}" for first, second in steps)]
+    return pages.with_command(pages.table(heads, rows, num_left=1), record)
+
+
+def parts() -> str:
+    """What parts of SNGP, and the prior of the epinet, do on the validation images."""
+    rows = [
+        [
+            row["method"],
+            f"{row['kl']:.3f}",
+            f"{row['accuracy']:.1f}",
+            f"{row['second_order_ece'] / row['grouping_error']:.0%}",
+            f"{row['second_order_ece']:.3f}",
+            f"{row['mean_variance']:.3f}",
+            f"{row['grouping_error']:.3f}",
+        ]
+        for row in result("lengths")["rows"]["parts"]
+    ]
+    heads = ["method", "KL", "accuracy", "ECE-2 over grouping error", "ECE-2", "E[v]", "E[(p̂-p)²]"]
+    return pages.table(heads, rows, num_left=1)
+
+
 def cost() -> str:
     """The projection for a GPU."""
     found = result("cost")
@@ -254,6 +288,8 @@ TABLES = {
     "pixels-order": order,
     "pixels-claims": lambda: claims("cpu-pixels"),
     "peers": peers,
+    "lengths": lengths,
+    "parts": parts,
     "cost": cost,
 }
 
