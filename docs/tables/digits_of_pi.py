@@ -4,7 +4,8 @@
 
 Each `digits-of-pi-*.json` there is the `result.json` of a run of `secondguess reproduce
 digits-of-pi`, and so is each `pi-recalibrated-*.json`, of later runs of the same seeds on another
-machine; `pi-recipes.json` is what `benchmarks/pi_recipes.py` keeps.
+machine; `pi-recipes.json` is what `benchmarks/pi_recipes.py` keeps, and `recalibrated-draws.json`
+is written by the script of that name.
 """
 
 from __future__ import annotations
@@ -260,7 +261,26 @@ def cpu_results() -> list[dict[str, Any]]:
     return by_preset()["cpu"]
 
 
+def draws() -> str:
+    """The largest difference by deciles after recalibration, for pairs drawn many times."""
+    record = pages.kept("recalibrated-draws")
+    rows = [
+        [
+            f"{row['pairs']}",
+            f"{len(row['after'])}",
+            f"{row['before']:.3f}",
+            f"{np.median(row['after']):.3f}",
+            f"{min(row['after']):.3f} to {max(row['after']):.3f}",
+            f"{sum(each > row['before'] for each in row['after'])}",
+        ]
+        for row in record["rows"]
+    ]
+    heads = ["pairs about each digit", "draws", "before", "after: median", "after", "draws above"]
+    return pages.with_command(table(heads, rows, num_left=0), record)
+
+
 TABLES = {
+    "recalibrated-draws": draws,
     "finding": finding,
     "knowledge": knowledge,
     "recipes": recipes,

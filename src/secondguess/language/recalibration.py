@@ -30,7 +30,7 @@ _FARTHEST_LOGIT = 40.0
 _LOG_SLOPE, _OFFSET = (-4.0, 3.0), (-12.0, 12.0)
 _TYPICAL_ERROR = 0.1
 """How far a trained model is off before recalibration, in log slope and in offset: the scale of the
-prior. A fifth let the noise of rare repeats into confidences; a twentieth mended little."""
+prior. Wider ones let more of the noise of rare repeats into confidences (digits of pi)."""
 
 
 @dataclass(frozen=True, slots=True)
