@@ -13,14 +13,16 @@ from language.table_network import SPELLINGS, TableNetwork, table_model
 from scipy.special import expit, logit
 from worlds import random_world
 
+from secondguess.language import recalibration_fit
 from secondguess.language.checking import Verdict, check
 from secondguess.language.examples import tiny_pair_model
+from secondguess.language.logit_lines import LogitLine
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.recalibrating import recalibrate
-from secondguess.language.recalibration import (
-    LogitLine,
-    SequenceRecalibration,
-    fit_line,
+from secondguess.language.recalibration import SequenceRecalibration
+from secondguess.language.recalibration_fit import (
+    fit_first_lines,
+    fit_recalibration,
     fit_repeat_line,
 )
 from secondguess.language.scoring import score, totals
@@ -29,55 +31,93 @@ from secondguess.theory.records import SelfCheatScores
 WORLD = random_world(np.random.default_rng(2), num_inputs=30, num_classes=5, num_groups=12)
 
 
-def exact_numbers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """p(y|x), p(y|y,x) and p(x, y) over all inputs and responses."""
+def exact_numbers() -> tuple[np.ndarray, np.ndarray]:
+    """p(y|x) and p(y|y,x) of every input and response."""
     joint = WORLD.calibrated_joint()
     marginal = joint.sum(axis=2)
-    repeat = np.einsum("nkk->nk", joint) / marginal
-    weights = WORLD.input_probs[:, None] * marginal
-    return marginal.ravel(), repeat.ravel(), weights.ravel()
+    return marginal, np.einsum("nkk->nk", joint) / marginal
+
+
+def bent(probs: np.ndarray, slope: float, offset: float) -> np.ndarray:
+    return expit(slope * logit(probs) + offset)
 
 
 def test_what_is_right_stays_and_what_is_wrong_is_undone_exactly() -> None:
-    marginal, repeat, weights = exact_numbers()
-    right = fit_line(np.log(repeat), repeat, weights)
-    assert (right.slope, right.offset) == pytest.approx((1.0, 0.0), abs=1e-4)
-    # Too sure, and biased: the inverse of the line is found, and the confidence is exact again.
-    lines = []
-    for truth, slope, offset in ((marginal, 1.7, -0.4), (repeat, 2.0, 1.0)):
-        distorted = np.log(expit(slope * logit(truth) + offset))
-        lines.append(fit_line(distorted, truth, weights))
-        assert lines[-1].slope == pytest.approx(1 / slope, rel=1e-3)
-        assert lines[-1].offset == pytest.approx(-offset / slope, abs=1e-3)
-    distorted = SelfCheatScores(
-        np.log(expit(1.7 * logit(marginal) - 0.4)), np.log(expit(2.0 * logit(repeat) + 1.0))
-    )
-    found = SequenceRecalibration(*lines, num_pairs=1)(distorted)
-    np.testing.assert_allclose(found.epistemic_confidence, marginal / repeat, rtol=2e-3)
+    marginal, repeat = exact_numbers()
+    people = WORLD.input_probs[:, None] * marginal
+    confidence = np.minimum(marginal / repeat, 1.0)
+    bent_confidence = bent(confidence, 1.7, -0.4)
+    for said_repeat, said in (
+        (repeat, marginal),
+        (bent(repeat, 2.0, 1.0), marginal),
+        (repeat, repeat * bent_confidence),
+        (bent(repeat, 2.0, 1.0), repeat * bent_confidence),
+    ):
+        scores = SelfCheatScores(np.log(said), np.log(said_repeat))
+        found = fit_recalibration(
+            scores,
+            repeat,
+            scores,
+            given_weights=people,
+            drawn_weights=WORLD.input_probs[:, None] * said,
+        )
+        corrected = found(scores)
+        np.testing.assert_allclose(np.exp(corrected.log_marginal), marginal, rtol=2e-3)
+        np.testing.assert_allclose(corrected.epistemic_confidence, confidence, rtol=2e-3)
 
 
 def test_lines_keep_order_and_bear_the_ends() -> None:
-    line = LogitLine(0.3, 1.0)
-    logs = np.array([-np.inf, -300.0, -1.0, -1e-9, 0.0])
-    moved = line(logs)
-    assert np.all(np.diff(moved) >= 0)
-    assert moved[0] == -np.inf
-    assert np.all(moved <= 0)
+    correct = SequenceRecalibration(
+        LogitLine(), LogitLine(1.2, 0.1), LogitLine(0.3, 1.0), num_pairs=1
+    )
+    log_confidence = np.array([-np.inf, -300.0, -1.0, -1e-9, 0.0, 1e-9, 0.5, 3.0])
+    repeat = np.full(8, -4.0)
+    found = correct(SelfCheatScores(np.minimum(repeat + log_confidence, 0.0), repeat))
+    assert np.all(np.diff(found.log_marginal) >= 0)
+    assert found.log_marginal[0] == -np.inf
+    # Nobody who hears an answer that cannot be repeated learns what it was worth.
+    never = SelfCheatScores(np.array([-1.0, -np.inf]), np.array([-np.inf, -np.inf]))
+    np.testing.assert_array_equal(correct(never).log_marginal, never.log_marginal)
 
 
-def test_what_always_or_never_happened_has_a_finite_line() -> None:
-    seen = np.log(np.random.default_rng(0).uniform(0.6, 1.0, 300))
-    always, never = fit_line(seen, np.ones(300)), fit_line(seen, np.zeros(300))
-    assert 0.99 < np.exp(always(np.log(0.6))) < 0.9999
-    assert np.exp(never(np.log(0.99))) < 0.01
-    with pytest.raises(ValueError, match="slope"):
-        LogitLine(-1.0, 0.0)
+def test_a_confidence_above_one_is_moved_as_its_reciprocal() -> None:
+    correct = SequenceRecalibration(LogitLine(), LogitLine(), LogitLine(1.4, 0.3), num_pairs=1)
+    repeat = np.log([0.02, 0.02, 0.02])
+    scores = SelfCheatScores(repeat + np.log([0.8, 1.0, 1 / 0.8]), repeat)
+    below, one, above = correct(scores).epistemic_confidence
+    assert one == pytest.approx(1)
+    assert below > 0.85
+    assert above == pytest.approx(1 / below)
 
 
-def worlds(rng: np.random.Generator, size: int, widest: float) -> Iterator[np.ndarray]:
-    """True probabilities of some events, many times over."""
+def told(
+    rng: np.random.Generator, true: np.ndarray, said: np.ndarray, count: int = 1
+) -> tuple[SelfCheatScores, SelfCheatScores]:
+    """Scores of what people said and of what the model drew, `(n, count)` each.
+
+    Whoever is asked says one of two words, and always the same one. `true` are the chances of the
+    first word, `said` those that the model has.
+    """
+    people, model = (
+        np.log(np.where(rng.random((count, len(true))) < chances, said, 1 - said).T)
+        for chances in (true, said)
+    )
+    certain = np.zeros_like(people)
+    return SelfCheatScores(people, certain), SelfCheatScores(model, certain)
+
+
+def mended(given: SelfCheatScores, drawn: SelfCheatScores, said: np.ndarray) -> np.ndarray:
+    """What the lines make of the chances that the model has."""
+    weights = np.full(given.log_marginal.shape, 1 / given.log_marginal.shape[1])
+    first, confidence = fit_first_lines(given, drawn, weights, weights)
+    correct = SequenceRecalibration(first, LogitLine(), confidence, num_pairs=1)
+    return np.exp(correct(SelfCheatScores(np.log(said), np.zeros(len(said)))).log_marginal)
+
+
+def worlds(rng: np.random.Generator, size: int) -> Iterator[np.ndarray]:
+    """True chances of a word, many times over, and as often below a half as above."""
     while True:
-        yield expit(rng.normal(rng.normal(), rng.uniform(0.5, widest), size))
+        yield expit(rng.normal(0, rng.uniform(0.5, 3.0), size))
 
 
 def cost(true: np.ndarray, said: np.ndarray) -> float:
@@ -86,95 +126,171 @@ def cost(true: np.ndarray, said: np.ndarray) -> float:
 
 
 @pytest.mark.statistical
-def test_what_is_right_all_but_stays() -> None:
-    """It costs less than a third of a nat over all events; the likeliest line costs one (Wilks).
+def test_what_is_right_all_but_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs less than a third of what the likeliest lines cost; the seed is fixed.
 
-    The seed is fixed; the mean over 300 worlds is lower by more than four standard errors.
+    Over 100 worlds, by more than four standard errors.
     """
     rng = np.random.default_rng(0)
+    samples = [(true, told(rng, true, true)) for true in islice(worlds(rng, 400), 100)]
     costs = []
-    for true in islice(worlds(rng, 400, 3.0), 300):
-        line = fit_line(np.log(true), rng.random(400) < true)
-        costs.append(cost(true, np.exp(line(np.log(true)))))
-    assert np.mean(costs) + 4 * np.std(costs) / np.sqrt(len(costs)) < 1 / 3
+    for typical_error in (recalibration_fit._ERROR_OF_FIRSTS, 1e6):
+        monkeypatch.setattr(recalibration_fit, "_ERROR_OF_FIRSTS", typical_error)
+        costs.append([cost(true, mended(*both, true)) for true, both in samples])
+    saved = np.array(costs[1]) / 3 - np.array(costs[0])
+    assert saved.mean() > 4 * saved.std() / np.sqrt(len(saved))
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("too_sure", [1.15, 1.3, 1.5])
-def test_what_is_slightly_wrong_gets_better(too_sure: float) -> None:
-    """Of 400 events, by more than four standard errors over 300 worlds; the seed is fixed."""
+@pytest.mark.parametrize("too_sure", [1.3, 1.5, 1 / 1.5])
+def test_what_is_wrong_gets_better(too_sure: float) -> None:
+    """Of 400 rows, by more than four standard errors over 100 worlds; the seed is fixed."""
     rng = np.random.default_rng(0)
     gains = []
-    for true in islice(worlds(rng, 400, 3.0), 300):
-        said = np.log(expit(too_sure * logit(true)))
-        line = fit_line(said, rng.random(400) < true)
-        gains.append(cost(true, np.exp(said)) - cost(true, np.exp(line(said))))
+    for true in islice(worlds(rng, 400), 100):
+        said = bent(true, too_sure, 0.0)
+        gains.append(cost(true, said) - cost(true, mended(*told(rng, true, said), said)))
     assert np.mean(gains) > 4 * np.std(gains) / np.sqrt(len(gains))
 
 
-def test_what_is_clearly_wrong_gets_its_line() -> None:
+def test_what_is_clearly_wrong_is_mended() -> None:
     rng = np.random.default_rng(0)
     true = rng.uniform(0.1, 0.9, 4000)
-    line = fit_line(np.log(expit(2 * logit(true))), rng.random(4000) < true)
-    assert line.slope == pytest.approx(0.5, abs=0.1)
-    # 0.93 for what always happens: the gain is 14 nats.
-    always = fit_line(np.full(200, np.log(0.93)), np.ones(200))
-    assert np.exp(always(np.log(0.93))) > 0.99
-    # 20 events cannot tell 0.93 from 1.
-    some = fit_line(np.full(20, np.log(0.93)), np.ones(20))
-    assert np.exp(some(np.log(0.93))) == pytest.approx(0.93, abs=0.005)
+    said = bent(true, 2.0, 0.0)
+    found = mended(*told(rng, true, said), said)
+    assert np.abs(found - true).mean() < 0.2 * np.abs(said - true).mean()
+    assert np.abs(mended(*told(rng, true, true), true) - true).max() < 0.02
+
+
+def test_no_wording_has_to_recur() -> None:
+    """A word is worded in a million ways: no response is like another, and the line is the same."""
+    rng = np.random.default_rng(0)
+    true = rng.uniform(0.05, 0.95, 2000)
+    given, drawn = told(rng, true, bent(true, 2.0, 0.0))
+    repeats = np.ones((2000, 1))
+    known = SelfCheatScores(np.log([0.3, 0.6, 0.9]), np.zeros(3))
+    found = []
+    for worded in (0.0, np.log(1e-6)):
+        people, model = (
+            SelfCheatScores(each.log_marginal + worded, each.log_self_conditional + worded)
+            for each in (given, drawn)
+        )
+        correct = fit_recalibration(people, repeats * (worded == 0), model)
+        scores = SelfCheatScores(known.log_marginal + worded, np.full(3, worded))
+        found.append(correct(scores).epistemic_confidence)
+    np.testing.assert_allclose(found[1], found[0], atol=0.03)
+    np.testing.assert_allclose(found[1], bent(np.array([0.3, 0.6, 0.9]), 0.5, 0.0), atol=0.03)
+
+
+def test_copies_and_more_of_the_same_count_as_their_row() -> None:
+    rng = np.random.default_rng(0)
+    true = rng.uniform(0.1, 0.9, 200)
+    said = bent(true, 1.5, 0.0)
+    given, drawn = told(rng, true, said)
+    once = mended(given, drawn, said)
+    copied = [
+        SelfCheatScores(each.log_marginal.repeat(2, 1), np.zeros((200, 2)))
+        for each in (given, drawn)
+    ]
+    np.testing.assert_allclose(mended(copied[0], copied[1], said), once, atol=1e-6)
+    # A row of weight 0 is no row, and what no line can move counts nothing.
+    weights = np.append(np.ones((200, 1)), np.zeros((50, 1)), axis=0)
+    more = [
+        SelfCheatScores(np.append(each.log_marginal, np.full((50, 1), -1.0), axis=0), 0 * weights)
+        for each in (given, drawn)
+    ]
+    lines = fit_first_lines(given, drawn, np.ones((200, 1)), np.ones((200, 1)))
+    assert fit_first_lines(more[0], more[1], weights, weights) == lines
+    impossible = SelfCheatScores(np.full((9, 1), -np.inf), np.zeros((9, 1)))
+    for nothing in (impossible, impossible[:0]):
+        counts = np.ones(nothing.log_marginal.shape)
+        assert fit_first_lines(nothing, nothing, counts, counts) == (LogitLine(), LogitLine())
+
+
+@pytest.mark.statistical
+def test_many_responses_of_a_row_say_more_than_one() -> None:
+    """50 people and 50 draws for each of 60 prompts, from a model that is too sure by a third.
+
+    The seed is fixed; over 40 worlds they gain more by four standard errors.
+    """
+    rng = np.random.default_rng(0)
+    gains = []
+    for _ in range(40):
+        true = expit(rng.normal(0, 2, 60))
+        said = bent(true, 4 / 3, 0.0)
+        given, drawn = told(rng, true, said, 50)
+        one, many = mended(given[:, :1], drawn[:, :1], said), mended(given, drawn, said)
+        gains.append(cost(true, one) - cost(true, many))
+    assert np.mean(gains) > 4 * np.std(gains) / np.sqrt(len(gains))
+
+
+def test_what_always_or_never_repeats_has_a_finite_line() -> None:
+    seen = np.log(np.random.default_rng(0).uniform(0.6, 1.0, 300))
+    always, never = fit_repeat_line(seen, np.ones(300)), fit_repeat_line(seen, np.zeros(300))
+    assert 0.99 < np.exp(always(np.log(0.6))) < 0.9999
+    assert np.exp(never(np.log(0.99))) < 0.02
+    with pytest.raises(ValueError, match="slope"):
+        LogitLine(-1.0, 0.0)
+
+
+def test_repeats_that_are_clearly_wrong_get_their_line_and_others_stay() -> None:
+    rng = np.random.default_rng(0)
+    true = rng.uniform(0.1, 0.9, 4000)
+    assert fit_repeat_line(np.log(bent(true, 2.0, 0.0)), rng.random(4000) < true).slope < 0.6
+    right = fit_repeat_line(np.log(true[:400]), rng.random(400) < true[:400])
+    assert (right.slope, right.offset) == pytest.approx((1, 0), abs=0.02)
 
 
 def test_a_share_of_many_people_counts_as_their_answers() -> None:
-    """50 people for each of 300 events give the line of 15,000 answers, and one for each does not.
+    """50 people for each of 300 events give nearly the line of 15,000 answers, one each does not.
 
-    The model is too sure by 15 %. How much shares vary is estimated, hence the tolerance.
+    The model is too sure by 30 %. How much shares vary is estimated, hence the tolerance.
     """
     rng = np.random.default_rng(0)
     slopes = []
-    for true in islice(worlds(rng, 300, 2.0), 30):
-        too_sure = np.log(expit(1.15 * logit(true)))
+    for _ in range(30):
+        true = expit(rng.normal(rng.normal(), rng.uniform(0.5, 2.0), 300))
+        too_sure = np.log(bent(true, 1.3, 0.0))
         answers = rng.random((300, 50)) < true[:, None]
         lines = (
-            fit_line(too_sure, answers.mean(axis=1)),
-            fit_line(np.repeat(too_sure, 50), answers.ravel()),
-            fit_line(too_sure, answers[:, 0]),
+            fit_repeat_line(too_sure, answers.mean(axis=1)),
+            fit_repeat_line(np.repeat(too_sure, 50), answers.ravel()),
+            fit_repeat_line(too_sure, answers[:, 0]),
         )
         slopes.append([line.slope for line in lines])
     slopes = np.array(slopes)
     np.testing.assert_allclose(slopes[:, 0], slopes[:, 1], atol=0.01)
     shares, _, single = slopes.mean(axis=0)
-    assert shares == pytest.approx(1 / 1.15, abs=0.02)
+    assert shares == pytest.approx(1 / 1.3, abs=0.02)
     assert shares + 0.02 < single < 1
 
 
-def test_a_gain_counts_as_often_as_its_row() -> None:
+def test_a_repeat_counts_as_often_as_its_row() -> None:
     rng = np.random.default_rng(0)
     true = rng.uniform(0.1, 0.9, 300)
-    logs, events = np.log(expit(2 * logit(true))), rng.random(300) < true
-    whole = fit_line(logs, events)
-    assert whole.slope < fit_line(logs, events, np.full(300, 0.1)).slope < 1
+    logs, events = np.log(bent(true, 2.0, 0.0)), rng.random(300) < true
+    whole = fit_repeat_line(logs, events)
+    assert whole.slope < fit_repeat_line(logs, events, np.full(300, 0.1)).slope < 1
     # Together they are a hundredth of an event.
-    assert fit_line(logs, events, np.full(300, 1e-4 / 3)).slope == pytest.approx(1, abs=1e-3)
+    few = fit_repeat_line(logs, events, np.full(300, 1e-4 / 3))
+    assert few.slope == pytest.approx(1, abs=1e-3)
     # Each row a tenth, ten times over, is the whole again.
-    again = fit_line(np.tile(logs, 10), np.tile(events, 10), np.full(3000, 0.1))
+    again = fit_repeat_line(np.tile(logs, 10), np.tile(events, 10), np.full(3000, 0.1))
     assert (again.slope, again.offset) == pytest.approx((whole.slope, whole.offset), abs=1e-4)
 
 
 def test_where_all_repeat_an_answer_that_would_not_be_is_no_exception() -> None:
     """Pairs of what people say hold no such answer; drawn ones do, and their C was 20."""
     seen = np.log(np.random.default_rng(0).uniform(0.985, 1.0, 200))
-    plain = fit_line(seen, np.ones(200))  # calibrated, as far as can be seen
-    assert np.exp(plain(-5.0)) == pytest.approx(np.exp(-5.0), rel=0.1)
     line = fit_repeat_line(seen, np.ones(200))
     for logs in (-30.0, np.log(0.985), 0.0):
         assert np.exp(line(logs)) == pytest.approx(201 / 202, abs=0.005)
     drawn = SelfCheatScores(np.log([0.2, 0.9]), np.array([-5.0, np.log(0.99)]))
-    found = SequenceRecalibration(LogitLine(), line, num_pairs=200)(drawn)
+    found = SequenceRecalibration(LogitLine(), line, LogitLine(), num_pairs=200)(drawn)
     np.testing.assert_allclose(found.epistemic_confidence, [0.2, 0.9], rtol=0.01)
     # One pair that does not repeat, and the chance may depend on the answer again.
     all_but_one = np.append(np.ones(199), 0)
-    assert fit_repeat_line(seen, all_but_one) == fit_line(seen, all_but_one)
+    assert np.exp(fit_repeat_line(seen, all_but_one)(-5.0)) < 0.1
     assert fit_repeat_line([], []) == LogitLine()
 
 
@@ -184,17 +300,17 @@ def test_the_ends_of_the_scale_do_not_decide(few: int) -> None:
     rng = np.random.default_rng(1)
     true = rng.uniform(0.1, 0.9, 400)
     logs, events = np.log(true), rng.random(400) < true
-    alone = fit_line(logs, events)
-    kept = fit_line(np.append(logs, np.zeros(few)), np.append(events, np.ones(few)))
+    alone = fit_repeat_line(logs, events)
+    kept = fit_repeat_line(np.append(logs, np.zeros(few)), np.append(events, np.ones(few)))
     probs = np.log(np.linspace(0.1, 0.9, 9))
     np.testing.assert_allclose(np.exp(kept(probs)), np.exp(alone(probs)), atol=0.01)
     # No line moves what is impossible, so that it did not happen, or did, says nothing about one.
     for happened in (np.zeros(few), np.ones(few)):
-        same = fit_line(np.append(logs, np.full(few, -np.inf)), np.append(events, happened))
+        same = fit_repeat_line(np.append(logs, np.full(few, -np.inf)), np.append(events, happened))
         assert same == alone
     failed = np.concatenate([events, np.zeros(few)])
-    assert fit_line(np.append(logs, np.zeros(few)), failed).slope < 0.9
-    assert fit_line(np.full(few, -np.inf), np.zeros(few)) == LogitLine()
+    assert fit_repeat_line(np.append(logs, np.zeros(few)), failed).slope < 0.9
+    assert fit_repeat_line(np.full(few, -np.inf), np.zeros(few)) == LogitLine()
 
 
 def held_out(rng: np.random.Generator, count: int) -> list[dict[str, object]]:
@@ -230,7 +346,9 @@ def test_a_model_that_hardly_looks_is_repaired_and_passes_its_check() -> None:
 
 def test_it_is_saved_with_the_model_and_used_by_scores(tmp_path: Path) -> None:
     model = tiny_pair_model()
-    found = SequenceRecalibration(LogitLine(0.5, 0.1), LogitLine(2.0, -0.3), num_pairs=7)
+    found = SequenceRecalibration(
+        LogitLine(0.5, 0.1), LogitLine(2.0, -0.3), LogitLine(1.1, 0.2), num_pairs=7
+    )
     better = replace(model, recalibration=found)
     rows = [{"prompt": "flip", "responses": ["heads", "tails"]}]
     [plain], [scored] = score(model, rows), score(better, rows)

@@ -35,11 +35,12 @@ def recalibrate(
 ) -> None:
     """Correct the scores of a pair model on held-out pairs, and keep the correction in its folder.
 
-    Two probabilities are corrected, each by a line on the logit scale: p(y|x), by how often y1 is
-    what the model drew, and p(y|y,x), by how often y2 repeats y1. Few pairs cannot tell an error
-    from chance, so lines stay near the identity until pairs show better; where every pair repeats,
-    p(y|y,x) becomes one number close to 1. The weights stay as they are. Use pairs that were not
-    trained on, and other ones again for 'secondguess check'.
+    Three numbers are corrected, each by a line on the logit scale: p(y|y,x), by how often y2
+    repeats y1; p(y|x) and the confidence C, by how far they tell people's responses from those that
+    the model draws. Few pairs cannot tell an error from chance, so lines stay near the identity
+    until pairs show better; where every pair repeats, p(y|y,x) becomes one number close to 1. The
+    weights stay as they are. Use pairs that were not trained on, and other ones again for
+    'secondguess check'.
     """
     with user_errors():
         import numpy as np
@@ -67,6 +68,8 @@ def recalibrate(
         assert found is not None
         skipped = f" ({num_skipped:,} lines skipped)" if num_skipped else ""
         say(f"{found.num_pairs:,} held-out pairs{skipped}")
-        for name, line in (("p(y|x)", found.first), ("p(y|y,x)", found.repeat)):
+        for name, line in zip(
+            ("p(y|x)", "p(y|y,x)", "C"), (found.first, found.repeat, found.confidence), strict=True
+        ):
             say(f"logit {name} becomes {line.slope:.3f} times itself {line.offset:+.3f}")
         say(f"wrote {model}; next: secondguess check {model} OTHER_HELD_OUT_FILE")

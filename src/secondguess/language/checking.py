@@ -275,6 +275,7 @@ def check(
             (x, first[row], drawn_second[row][0]),
             (x, drawn[row][0], y1),
             (x, drawn_second[row][0], y1),
+            (x, first[row], first[row]),
         )
     ]
     scored = score_tokens(model, queries, batch_size=batch_size)
@@ -282,7 +283,9 @@ def check(
     with np.errstate(invalid="ignore"):
         asymmetry = sums[:, 0].sum(axis=1) - sums[:, 1].sum(axis=1)
     recalibration = wordings_only(model.recalibration)
-    scores = SelfCheatScores(sums[:, 2, 0], sums[:, 2, 1])
+    own, guesses = (SelfCheatScores(sums[:, row, 0], sums[:, row, 1]) for row in (2, 7))
+    if recalibration is not None:
+        own, guesses = recalibration(own), recalibration(guesses)
     drawn_log_probs = np.array([log_probs.sum() for _, log_probs in drawn])
     return PairCheck(
         log_first=sums[:, 0, 0],
@@ -290,7 +293,7 @@ def check(
         log_second_alone=sums[:, 1, 0],
         log_second_after_other=sums[:, 3, 1],
         asymmetry=np.nan_to_num(asymmetry, nan=0.0),
-        scores=scores if recalibration is None else recalibration(scores),
+        scores=own,
         repeated=np.array([y1 == y2 for _, y1, y2 in items]),
         overlap=np.array([_overlap(y1, y2) for _, y1, y2 in items]),
         drawn_log_first=sums[:, 4, 0],
@@ -300,7 +303,7 @@ def check(
         ),
         drawn_log_second=sums[:, 6, 0],
         guessed=np.array([y == y1 for y, (_, y1, _) in zip(first, items, strict=True)]),
-        log_guess=sums[:, 4, 0] if recalibration is None else recalibration.first(sums[:, 4, 0]),
+        log_guess=guesses.log_marginal,
         recalibrated=recalibration is not None,
     )
 

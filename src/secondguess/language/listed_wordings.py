@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from secondguess._arrays import FloatArray
 from secondguess.language.formatting import FormatError, PairFormatter, Prompt, Response
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.scoring import DEFAULT_BATCH_SIZE, score_tokens
@@ -92,35 +91,6 @@ def score_listed(
         meanings.append((min(0.0, _log_sum([*alone.values()])), min(0.0, log_repeat)))
         words.append(logs[asked, firsts[0], firsts[0]])
     return ListedScores(_scores(meanings), _scores(words))
-
-
-def log_marginal_of_listed(
-    model: PairLanguageModel,
-    prompts: Sequence[Prompt],
-    wordings: Sequence[Sequence[Response]],
-    *,
-    batch_size: int = DEFAULT_BATCH_SIZE,
-) -> FloatArray:
-    """Log p(m|x) alone, `(n,)`, without second responses; arguments as in `score_listed`.
-
-    >>> from secondguess.language.examples import tiny_pair_model
-    >>> both = [["heads", "tails"]]
-    >>> alone = log_marginal_of_listed(tiny_pair_model(), ["flip"], both)
-    >>> scored = score_listed(tiny_pair_model(), ["flip"], both).meaning.log_marginal
-    >>> bool(np.allclose(alone, scored))
-    True
-    """
-    formatter = model.formatter
-    items = [
-        (row, (formatter.prompt_tokens(prompt), one, ()))
-        for row, (prompt, texts) in enumerate(zip(prompts, wordings, strict=True))
-        for one in _possible(formatter, texts)
-    ]
-    scored = score_tokens(model, [item for _, item in items], batch_size=batch_size)
-    total = np.full(len(prompts), -np.inf)
-    for (row, _), (first, _) in zip(items, scored, strict=True):
-        total[row] = np.logaddexp(total[row], first.sum())
-    return np.minimum(total, 0.0)
 
 
 def _possible(formatter: PairFormatter, texts: Sequence[Response]) -> list[tuple[int, ...]]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from secondguess.language.drawing import sample_seconds
 from secondguess.language.formatting import AnyRow, EncodedRow
 from secondguess.language.generation import sample
 from secondguess.language.meaning_functions import Meaning
-from secondguess.language.meanings import score_meanings
+from secondguess.language.meanings import DrawnPairs, draw_pairs, judge_pairs
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.recalibration import SequenceRecalibration, fit_line, fit_repeat_line
-from secondguess.language.scoring import DEFAULT_BATCH_SIZE, score, totals
+from secondguess.language.recalibration_fit import fit_recalibration
+from secondguess.language.scoring import DEFAULT_BATCH_SIZE, score, score_tokens, totals
 from secondguess.theory.records import SelfCheatScores
 
 FEWEST_PAIRS = 50
@@ -39,9 +41,9 @@ def recalibrate(
     >>> bool(after.scores.log_self_conditional > before.scores.log_self_conditional)
     True
 
-    For each row, a response is drawn from the model, and "y1 is that response" is the event that
-    corrects p(y|x); "y2 repeats y1" is the event that corrects p(y|y,x) of y1. With `meaning`, both
-    are events of meanings. How far the lines go, `fit_line` says.
+    Beside the responses of each row, others are drawn from the model: what tells the two apart
+    corrects the confidence, and whether y2 repeats y1 corrects p(y|y,x) (`fit_recalibration`). With
+    `meaning`, responses are what they mean. How far the lines go, `logit_lines` says.
 
     Args:
         model: a pair model; a recalibration that it has is replaced.
@@ -59,52 +61,80 @@ def recalibrate(
             f"there are {len(encoded)} pairs; expected at least {FEWEST_PAIRS} to recalibrate on."
         )
     if meaning is None:
-        drawn = sample(plain, encoded, rng=rng, batch_size=batch_size)
-        first_only = [EncodedRow(row.prompt, row.responses[:1]) for row in encoded]
-        own = [one for [one] in score(plain, first_only, batch_size=batch_size)]
-        drawn_scores, own_scores = totals(drawn), totals(own)
-        guessed = [y.tokens == row.responses[0] for y, row in zip(drawn, encoded, strict=True)]
+        pairs = [EncodedRow(row.prompt, row.responses[:2]) for row in encoded]
+        given = [totals(both) for both in score(plain, pairs, batch_size=batch_size)]
+        drawn = [one.scores for one in sample(plain, encoded, rng=rng, batch_size=batch_size)]
         repeated = [row.responses[0] == row.responses[1] for row in encoded]
     else:
         texts = [[meaning(plain.formatter.text(y)) for y in row.responses[:2]] for row in encoded]
-        prompts = [EncodedRow(row.prompt) for row in encoded]
-        scored = score_meanings(
+        given, drawn = _of_meanings(
             plain,
-            prompts,
+            encoded,
             meaning,
-            rng=rng,
-            num_samples=num_samples,
             others=[(y1,) for y1, _ in texts],
+            num_samples=num_samples,
+            rng=rng,
             batch_size=batch_size,
         )
-        drawn_scores = _joined([meanings[0].scores for meanings in scored])
-        guessed = [
-            meanings[0].meaning == y1 for meanings, (y1, _) in zip(scored, texts, strict=True)
-        ]
-        # A meaning that was not drawn has no estimate: those rows have no second event.
-        known = [
-            (each.scores, y1 == y2)
-            for meanings, (y1, y2) in zip(scored, texts, strict=True)
-            for each in meanings
-            if each.meaning == y1
-        ]
-        if not known:
-            raise ValueError(
-                "no held-out answer has a meaning that the model drew; raise num_samples, or train "
-                "it further."
-            )
-        own_scores, repeated = _joined([scores for scores, _ in known]), [r for _, r in known]
-    found = SequenceRecalibration(
-        fit_line(drawn_scores.log_marginal, np.array(guessed, dtype=np.float64)),
-        fit_repeat_line(own_scores.log_self_conditional, np.array(repeated, dtype=np.float64)),
-        num_pairs=len(encoded),
+        repeated = [y1 == y2 for y1, y2 in texts]
+    people = _rows(given)
+    repeats = np.array(repeated, dtype=np.float64)[:, None]
+    found = fit_recalibration(
+        people,
+        np.broadcast_to(repeats, people.log_marginal.shape),
+        _rows(drawn),
         of_meanings=meaning is not None,
     )
     return replace(model, recalibration=found)
 
 
-def _joined(scores: Sequence[SelfCheatScores]) -> SelfCheatScores:
+def _of_meanings(
+    model: PairLanguageModel,
+    rows: Sequence[EncodedRow],
+    meaning: Meaning,
+    *,
+    others: Sequence[Collection[Hashable]],
+    num_samples: int,
+    rng: np.random.Generator,
+    batch_size: int,
+) -> tuple[list[SelfCheatScores], list[SelfCheatScores]]:
+    """Scores of what y1 means, and of what a draw means, by the same sums.
+
+    Both are estimates from a few draws. If the model is right, y1 is one more draw from it: in the
+    place of the first one it gets a score with the same law, so that the noise of the sums does not
+    tell the two apart.
+    """
+    sampling: Any = {"rng": rng, "batch_size": batch_size}
+    drawn = draw_pairs(
+        model,
+        [EncodedRow(row.prompt) for row in rows],
+        meaning,
+        num_samples=num_samples,
+        others=others,
+        **sampling,
+    )
+    seconds = sample_seconds(model, rows, **sampling)
+    with_y1 = [
+        each._replace(pairs=[(row.responses[0], second), *each.pairs[1:]])
+        for each, row, (second, _) in zip(drawn, rows, seconds, strict=True)
+    ]
+
+    def scores_of_first(pairs: Sequence[DrawnPairs]) -> list[SelfCheatScores]:
+        judged = judge_pairs(
+            pairs,
+            meaning,
+            model.formatter,
+            lambda items: score_tokens(model, items, batch_size=batch_size),
+            recalibration=None,
+        )
+        return [meanings[0].scores for meanings in judged]
+
+    return scores_of_first(with_y1), scores_of_first(drawn)
+
+
+def _rows(scores: Sequence[SelfCheatScores]) -> SelfCheatScores:
+    """One row each."""
     return SelfCheatScores(
-        np.array([each.log_marginal for each in scores]),
-        np.array([each.log_self_conditional for each in scores]),
+        np.array([np.atleast_1d(each.log_marginal) for each in scores]),
+        np.array([np.atleast_1d(each.log_self_conditional) for each in scores]),
     )

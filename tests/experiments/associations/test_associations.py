@@ -181,7 +181,13 @@ def test_recalibration_on_other_cues_mends_a_bent_model() -> None:
     rng = np.random.default_rng(0)
     held_out, test = (answers_of_a_world(rng, 4000, 1.5) for _ in "12")
     correct = recalibration_of(held_out)
-    assert correct.first.slope == pytest.approx(1 / 1.5, rel=0.1)
+    logits = -np.log(np.expm1(-test.scores.log_marginal)) / 1.5
+    true = 1 / (1 + np.exp(-logits))
+    wrong_before, wrong_after = (
+        np.abs(prediction_of(scores).probs - true).mean()
+        for scores in (test.scores, correct(test.scores))
+    )
+    assert wrong_after < 0.1 * wrong_before
     assert correct.repeat.slope == pytest.approx(1 / 1.5, rel=0.1)
     before, after = prediction_of(test.scores), prediction_of(correct(test.scores))
     truth = truth_of(test)

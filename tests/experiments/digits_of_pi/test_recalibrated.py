@@ -9,12 +9,14 @@ from experiments.pi_worlds import balanced_offsets, knowing
 from secondguess.experiments.digits_of_pi.evaluation import Statements, reliability_bins
 from secondguess.experiments.digits_of_pi.recalibrated import (
     bands,
-    fit_recalibration,
+    drawn_sentences,
     held_out_pairs,
     recalibrated,
     recalibration_metrics,
+    recalibration_of,
 )
-from secondguess.language.recalibration import LogitLine, SequenceRecalibration
+from secondguess.language.logit_lines import LogitLine
+from secondguess.language.recalibration import SequenceRecalibration
 from secondguess.theory.records import SelfCheatScores
 
 NUM_KNOWN = 100
@@ -31,27 +33,35 @@ def suspicious(statements: Statements) -> Statements:
 
 
 def test_pairs_undo_a_shift_and_leave_a_calibrated_predictor_alone():
-    exact = world()
-    pairs = held_out_pairs(exact.offsets, 50, np.random.default_rng(0))
+    exact, rng = world(), np.random.default_rng(0)
+    pairs = held_out_pairs(exact.offsets, 50, rng)
+    drawn = drawn_sentences(exact, 50, rng)
     calibrated, shifted = (
-        fit_recalibration(exact, pairs),
-        fit_recalibration(suspicious(exact), pairs),
+        recalibration_of(statements, pairs, drawn) for statements in (exact, suspicious(exact))
     )
     assert calibrated.num_pairs == 50 * len(exact.offsets)
-    for line in (calibrated.first, calibrated.repeat):
-        assert line.slope == pytest.approx(1, abs=0.15)
-        assert line.offset == pytest.approx(0, abs=0.5)
+    assert calibrated.confidence.slope == pytest.approx(1, abs=0.05)
+    assert calibrated.confidence.offset == pytest.approx(0, abs=0.1)
     middle = np.log(0.05)  # where most statements are
-    assert calibrated.repeat(middle) == pytest.approx(middle, abs=0.15)
+    assert calibrated.repeat(middle) == pytest.approx(middle, abs=0.05)
     undone = shifted.repeat(LogitLine(1.0, 1.0)(middle))
     assert undone == pytest.approx(middle, abs=0.15)
-    assert shifted.first == calibrated.first
+
+
+def test_sentences_are_drawn_as_the_model_says_them():
+    exact = world()
+    drawn = drawn_sentences(exact, 2000, np.random.default_rng(0))
+    probs = np.exp(exact.scores.log_marginal[0])
+    found = np.bincount(drawn[0], minlength=len(probs)) / 2000
+    assert (np.abs(found - probs) <= 5 * np.sqrt(probs * (1 - probs) / 2000)).all()
 
 
 def test_no_digit_is_corrected_by_pairs_about_itself():
     statements = world()
     lines = {
-        parity: SequenceRecalibration(LogitLine(), LogitLine(1.0, parity), num_pairs=50)
+        parity: SequenceRecalibration(
+            LogitLine(), LogitLine(1.0, parity), LogitLine(), num_pairs=50
+        )
         for parity in (0, 1)
     }
     before, after = statements.scores, recalibrated(statements, lines).scores

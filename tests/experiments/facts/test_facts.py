@@ -24,8 +24,9 @@ from secondguess.experiments.facts.evaluation import (
 from secondguess.experiments.facts.families import Family
 from secondguess.experiments.facts.questions import TWELVE_WORDINGS, Fact, Wordings, split
 from secondguess.experiments.facts.run import LOG_PROBABILITIES
+from secondguess.language.logit_lines import LogitLine
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.recalibration import LogitLine, SequenceRecalibration
+from secondguess.language.recalibration import SequenceRecalibration
 from secondguess.language.tokenizer import word_tokenizer
 
 
@@ -109,11 +110,13 @@ def test_a_run_ends_with_a_table_and_resumes(
         for key in arrays:
             if key.startswith("recalibration/"):
                 kept[key.removeprefix("recalibration/")] = arrays[key]
-    assert kept["drawn_is_answer"].shape == (52, facts_run.DRAWS_TO_RECALIBRATE)
+    assert kept["drawn_log_marginal"].shape == (52, facts_run.DRAWS_TO_RECALIBRATE)
     assert asdict(asking.recalibration_of(kept)) == result["metrics"]["recalibration"]
     # Answers are kept as the network has them, whether or not the model is recalibrated.
     plain = PairLanguageModel.load(directory / "parts/training/model")
-    lines = SequenceRecalibration(LogitLine(0.5, 1.0), LogitLine(2.0, 1.0), 52, of_meanings=True)
+    lines = SequenceRecalibration(
+        LogitLine(0.5, 1.0), LogitLine(2.0, 1.0), LogitLine(), 52, of_meanings=True
+    )
     first, second = (
         asking.asked(model, facts[:8], wordings, np.random.default_rng(0)).arrays
         for model in (plain, replace(plain, recalibration=lines))

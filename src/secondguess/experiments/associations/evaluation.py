@@ -14,7 +14,8 @@ from scipy.stats import rankdata
 
 from secondguess._arrays import FloatArray
 from secondguess.experiments.associations.scoring import ScoredAnswers
-from secondguess.language.recalibration import SequenceRecalibration, fit_line, fit_repeat_line
+from secondguess.language.recalibration import SequenceRecalibration
+from secondguess.language.recalibration_fit import fit_recalibration
 from secondguess.theory.annotations import Annotations
 from secondguess.theory.floors import second_order_ece_floor
 from secondguess.theory.metrics import grouping_error, mean_variance, squared_error_estimate
@@ -48,19 +49,33 @@ def truth_of(answers: ScoredAnswers) -> Annotations:
 
 
 def recalibration_of(answers: ScoredAnswers) -> SequenceRecalibration:
-    """The lines under which the answers of held-out cues are most likely.
+    """The lines that the answers of held-out cues ask for.
 
-    On the answers that the model proposed, as those that are judged are, and with all pairs of
-    people: p(answer|cue) is compared with the share of people, and p(answer|answer,cue) with the
-    share of repeats, (k-1)/(K-1), among the k people whose first answer it was.
+    On the answers that the model proposed, as those that are judged are, and with all people: each
+    answer is given by its share of the people, and drawn with its probability; and p(answer|answer,
+    cue) is compared with the share of repeats, (k-1)/(K-1), among the k people who gave it.
     """
     own = answers[answers.proposed]
-    given = own[own.people > 0]
-    repeats = (given.people - 1) / (given.participants - 1)
-    return SequenceRecalibration(
-        fit_line(own.scores.log_marginal, own.people / own.participants),
-        fit_repeat_line(given.scores.log_self_conditional, repeats, weights=given.people),
-        num_pairs=int(given.people.sum()),
+    num_answers = np.bincount(own.cues).max()
+    place = (own.cues, np.arange(len(own.cues)) - np.searchsorted(own.cues, own.cues))
+
+    def by_cue(values: FloatArray, other: float = 0.0) -> FloatArray:
+        """One row per cue; `other` where a cue has fewer answers."""
+        table = np.full((own.cues.max() + 1, num_answers), other)
+        table[place] = values
+        return table
+
+    scores = SelfCheatScores(
+        by_cue(own.scores.log_marginal, -np.inf), by_cue(own.scores.log_self_conditional)
+    )
+    shares = by_cue(own.people / own.participants)
+    repeats = by_cue(np.maximum(own.people - 1, 0) / (own.participants - 1))
+    return fit_recalibration(
+        scores,
+        repeats,
+        scores,
+        given_weights=shares,
+        drawn_weights=np.exp(np.minimum(scores.log_marginal, 0.0)),
     )
 
 

@@ -66,7 +66,7 @@ PRESETS = {
     ),
 }
 EXPERIMENT = "associations"
-LINES = "of proposed answers, shares by their dispersion"
+LINES = "given beside drawn"
 """How recalibration decides; parts that rest on another rule are not used again."""
 
 

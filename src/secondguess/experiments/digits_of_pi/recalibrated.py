@@ -1,9 +1,9 @@
 """Confidences recalibrated on held-out pairs, and what that changes.
 
-The events and the two lines are those of `secondguess.language.recalibration`. Here p(y|x) of every
-sentence is known, so that the first line is fitted on the exact mean over the sentence that the
-model would draw. No digit is corrected by pairs about itself: those about even places correct the
-odd ones, and the other way round. What the model says stays as it is; only its scores change.
+The two lines are those of `secondguess.language.recalibration`: of held-out pairs, beside as many
+sentences that the model draws. No digit is corrected by pairs about itself: those about even places
+correct the odd ones, and the other way round. What the model says stays as it is; only its scores
+change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from secondguess.experiments.digits_of_pi.evaluation import (
 )
 from secondguess.experiments.digits_of_pi.grammar import grammar
 from secondguess.experiments.digits_of_pi.questions import digits_at
-from secondguess.language.recalibration import SequenceRecalibration, fit_line, fit_repeat_line
+from secondguess.language.recalibration import SequenceRecalibration
+from secondguess.language.recalibration_fit import fit_recalibration
 from secondguess.theory.records import SelfCheatScores
 
 BANDS = ((0.5, 0.7), (0.7, 0.9), (0.9, 0.95), (0.95, np.inf))
@@ -40,23 +41,34 @@ def held_out_pairs(offsets: IntArray, num_pairs: int, rng: np.random.Generator) 
     return grammar().sample(digits, rng.random(shape))
 
 
-def fit_recalibration(exact: Statements, pairs: IntArray) -> SequenceRecalibration:
-    """The two lines that some pairs ask for.
+def drawn_sentences(exact: Statements, num_pairs: int, rng: np.random.Generator) -> IntArray:
+    """Sentences that the model draws about each digit: `(n, num_pairs)`."""
+    upto = np.exp(exact.scores.log_marginal).cumsum(axis=1)
+    uniform = rng.random((len(upto), num_pairs)) * upto[:, -1:]
+    return np.array([np.searchsorted(*each) for each in zip(upto, uniform, strict=True)])
+
+
+def recalibration_of(exact: Statements, pairs: IntArray, drawn: IntArray) -> SequenceRecalibration:
+    """The two lines that some pairs ask for, each pair beside one sentence of the model.
 
     Args:
         exact: the scores of all sentences about each digit.
         pairs: `(n, num_pairs, 2)`, held-out pairs about the same digits.
+        drawn: `(n, num_pairs)`, drawn from the model.
     """
-    first, second = pairs[..., 0], pairs[..., 1]
-    log_marginal = exact.scores.log_marginal
-    rows = np.broadcast_to(np.arange(len(first))[:, None], first.shape)
-    shares = np.zeros(log_marginal.shape)
-    np.add.at(shares, (rows, first), 1 / first.shape[1])
-    own = np.take_along_axis(exact.scores.log_self_conditional, first, axis=1)
-    return SequenceRecalibration(
-        fit_line(log_marginal.ravel(), shares.ravel(), np.exp(log_marginal).ravel()),
-        fit_repeat_line(own.ravel(), (first == second).ravel()),
-        num_pairs=first.size,
+
+    def scores_of(columns: IntArray, width: int) -> SelfCheatScores:
+        flat = columns.reshape(len(columns), -1)
+        return SelfCheatScores(
+            *(
+                np.take_along_axis(each, flat, axis=1).reshape(-1, width)
+                for each in (exact.scores.log_marginal, exact.scores.log_self_conditional)
+            )
+        )
+
+    repeated = (pairs[..., 0] == pairs[..., 1]).reshape(-1, 1)
+    return fit_recalibration(
+        scores_of(pairs, 2), np.repeat(repeated, 2, axis=1), scores_of(drawn, 1)
     )
 
 
@@ -86,10 +98,11 @@ def recalibration_metrics(
         rng: draws them.
     """
     pairs = held_out_pairs(exact.offsets, num_pairs, rng)
+    drawn = drawn_sentences(exact, num_pairs, rng)
     by_parity = {}
     for parity in (0, 1):
         others = exact.offsets % 2 != parity
-        by_parity[parity] = fit_recalibration(_rows(exact, others), pairs[others])
+        by_parity[parity] = recalibration_of(_rows(exact, others), pairs[others], drawn[others])
     return {
         "lines": {str(parity): asdict(found) for parity, found in by_parity.items()},
         **{

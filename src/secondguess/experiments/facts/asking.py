@@ -22,13 +22,11 @@ from secondguess.experiments.runner import PartResult
 from secondguess.language.drawing import DrawnResponse, sample_firsts
 from secondguess.language.formatting import Response
 from secondguess.language.generation import sample
-from secondguess.language.listed_wordings import (
-    ListedScores,
-    log_marginal_of_listed,
-    score_listed,
-)
+from secondguess.language.listed_wordings import ListedScores, score_listed
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.recalibration import SequenceRecalibration, fit_line, fit_repeat_line
+from secondguess.language.recalibration import SequenceRecalibration
+from secondguess.language.recalibration_fit import fit_recalibration
+from secondguess.theory.records import SelfCheatScores
 
 BATCH_SIZE = 64
 TIMED = 48
@@ -84,7 +82,7 @@ def listed_scores(
     return score_listed(model, prompts, listed, drawn=answers, batch_size=BATCH_SIZE)
 
 
-def held_out_events(
+def held_out_scores(
     model: PairLanguageModel,
     questions: Sequence[Fact],
     wordings: Wordings,
@@ -92,52 +90,36 @@ def held_out_events(
     *,
     num_samples: int,
 ) -> dict[str, np.ndarray]:
-    """What the two lines of a recalibration rest on: the events of `recalibrate`, by exact sums.
-
-    All draws for a question are compared with its one y1, which is less noisy than one draw is.
+    """What a recalibration rests on: scores of given answers beside drawn ones, by exact sums.
 
     Returns:
-        `drawn_log_marginal` and `drawn_is_answer`, `(questions, num_samples)`: log p(m|x) of what
-        was drawn, and whether y1 means the same; `own_log_self_conditional` and `own_repeats`,
-        `(some questions,)`: log p(m|m,x) of y1, and whether y2 means the same.
+        `given_log_marginal` and `given_log_self_conditional`, `(questions, 1)`: of what y1 means;
+        `repeats`, of the same shape, whether y2 means the same; `drawn_...`, `(questions,
+        num_samples)`: of what the model drew.
     """
+    given = [row["responses"] for row in wordings.rows(questions, rng)]
     repeated = [fact for fact in questions for _ in range(num_samples)]
-    meanings = [wordings.meaning(text) for text in _drawn(model, repeated, rng)[1]]
-    drawn = list(zip(repeated, meanings, strict=True))
-    distinct = list(dict.fromkeys(drawn))
-    summed = log_marginal_of_listed(
-        model,
-        [fact.prompt for fact, _ in distinct],
-        [wordings.of(name) for _, name in distinct],
-        batch_size=BATCH_SIZE,
-    )
-    log_marginal = dict(zip(distinct, summed, strict=True))
+    drawn = [each.tokens for each in _drawn(model, repeated, rng)[0]]
+    people = listed_scores(model, questions, [y1 for y1, _ in given], wordings).meaning
+    own = listed_scores(model, repeated, drawn, wordings).meaning
     shape = (len(questions), num_samples)
-    # All second answers mean what the first ones do, and half of the questions are enough for that.
-    some = questions[::2]
-    given = [row["responses"] for row in wordings.rows(some, rng)]
-    own = listed_scores(model, some, [y1 for y1, _ in given], wordings).meaning
+    repeats = [wordings.meaning(y1) == wordings.meaning(y2) for y1, y2 in given]
     return {
-        "drawn_log_marginal": np.array([log_marginal[each] for each in drawn]).reshape(shape),
-        "drawn_is_answer": np.array([name == fact.answer for fact, name in drawn]).reshape(shape),
-        "own_log_self_conditional": own.log_self_conditional,
-        "own_repeats": np.array([wordings.meaning(y1) == wordings.meaning(y2) for y1, y2 in given]),
+        "given_log_marginal": people.log_marginal[:, None],
+        "given_log_self_conditional": people.log_self_conditional[:, None],
+        "repeats": np.array(repeats)[:, None],
+        "drawn_log_marginal": own.log_marginal.reshape(shape),
+        "drawn_log_self_conditional": own.log_self_conditional.reshape(shape),
     }
 
 
-def recalibration_of(events: Mapping[str, np.ndarray]) -> SequenceRecalibration:
-    """The lines that `held_out_events` ask for; all draws for a question count as one row."""
-    num_questions, num_samples = events["drawn_is_answer"].shape
-    return SequenceRecalibration(
-        fit_line(
-            events["drawn_log_marginal"].ravel(),
-            events["drawn_is_answer"].ravel(),
-            np.full(num_questions * num_samples, 1 / num_samples),
-        ),
-        fit_repeat_line(events["own_log_self_conditional"], events["own_repeats"]),
-        num_pairs=num_questions,
-        of_meanings=True,
+def recalibration_of(arrays: Mapping[str, np.ndarray]) -> SequenceRecalibration:
+    """The lines that `held_out_scores` ask for."""
+    given, drawn = (
+        SelfCheatScores(arrays[f"{who}_log_marginal"], arrays[f"{who}_log_self_conditional"])
+        for who in ("given", "drawn")
     )
+    return fit_recalibration(given, arrays["repeats"], drawn, of_meanings=True)
 
 
 def rivals(

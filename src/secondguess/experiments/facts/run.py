@@ -20,7 +20,7 @@ from secondguess._arrays import FloatArray
 from secondguess.experiments.facts.asking import (
     asked,
     costs,
-    held_out_events,
+    held_out_scores,
     recalibration_of,
     rivals,
 )
@@ -34,8 +34,9 @@ from secondguess.experiments.facts.families import FAMILIES
 from secondguess.experiments.facts.questions import Fact, Split, Wordings, split
 from secondguess.experiments.runner import Claim, Part, PartResult, check_known, run_experiment
 from secondguess.language.fitting import fine_tuning, fit
+from secondguess.language.logit_lines import LogitLine
 from secondguess.language.model import PairLanguageModel
-from secondguess.language.recalibration import LogitLine, SequenceRecalibration
+from secondguess.language.recalibration import SequenceRecalibration
 from secondguess.language.scoring import chunks
 from secondguess.theory.records import SelfCheatScores
 
@@ -49,7 +50,7 @@ class FactsConfig:
         sizes: questions to train on, to recalibrate on, to mark, and to test on.
         num_wordings: three or twelve ways to word an answer.
         lora_rank: of the adapter.
-        lora_layers: how many of the last layers it is for.
+        lora_layers: how many of the last layers it is for; all if None.
         learning_rate: the highest one.
         batch_size: pairs per step; training is one pass.
         num_samples: answers drawn per question, for rivals that need them.
@@ -61,7 +62,7 @@ class FactsConfig:
     sizes: tuple[int, int, int, int] = (4800, 1000, 1000, 3900)
     num_wordings: int = 3
     lora_rank: int = 16
-    lora_layers: int | None = 15
+    lora_layers: int | None = None
     learning_rate: float = 1e-3
     batch_size: int = 8
     num_samples: int = 10
@@ -72,7 +73,7 @@ class FactsConfig:
 PRESETS = {
     "quick": FactsConfig(sizes=(320, 60, 60, 60), num_samples=4, num_for_rivals=20),
     "cpu": FactsConfig(),
-    "cpu-large": FactsConfig(sizes=(3600, 600, 500, 2000)),
+    "cpu-large": FactsConfig(sizes=(3600, 600, 500, 2000), lora_layers=15),
 }
 EXPERIMENT = "facts"
 OURS = "confidence of the meaning, recalibrated"
@@ -80,9 +81,9 @@ CONFIDENCES = (OURS, "confidence of the meaning", "confidence of the wording")
 LOG_PROBABILITIES = ("total log-probability", "mean log-probability")
 """Rivals that cost nothing, and are asked about all questions."""
 ASKED_AT_ONCE = 250
-DRAWS_TO_RECALIBRATE = 3
-LINES = "a prior around the identity"
-"""What `fit_line` rests on; parts that rest on another rule are not used again."""
+DRAWS_TO_RECALIBRATE = 2
+LINES = "given beside drawn"
+"""What a recalibration rests on; parts that rest on another rule are not used again."""
 
 
 def run_facts(
@@ -166,16 +167,16 @@ def _parts(config: FactsConfig, wordings: Wordings, facts: Split) -> list[Part]:
 
     def correct(directory: Path, _: Mapping[str, PartResult]) -> PartResult:
         model = _trained(directory)
-        events = held_out_events(
+        scores = held_out_scores(
             model,
             facts.recalibration,
             wordings,
             rng_of(2),
             num_samples=DRAWS_TO_RECALIBRATE,
         )
-        found = recalibration_of(events)
+        found = recalibration_of(scores)
         replace(model, recalibration=found).save(directory / "model")
-        return PartResult(metrics=asdict(found), arrays=events)
+        return PartResult(metrics=asdict(found), arrays=scores)
 
     def compare(directory: Path, done: Mapping[str, PartResult]) -> PartResult:
         some = facts.test[: config.num_for_rivals]
@@ -227,7 +228,10 @@ def _loaded(folder: Path) -> PairLanguageModel:
 def _scores_of(arrays: Mapping[str, np.ndarray], lines: Mapping[str, Any]) -> dict[str, FloatArray]:
     """Every score by its name, higher for answers to be trusted more."""
     correct = SequenceRecalibration(
-        LogitLine(**lines["first"]), LogitLine(**lines["repeat"]), num_pairs=lines["num_pairs"]
+        LogitLine(**lines["first"]),
+        LogitLine(**lines["repeat"]),
+        LogitLine(**lines["confidence"]),
+        num_pairs=lines["num_pairs"],
     )
     meaning = SelfCheatScores(
         arrays["meaning_log_marginal"], arrays["meaning_log_self_conditional"]
