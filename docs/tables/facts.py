@@ -256,9 +256,9 @@ def lines() -> str:
     rows = []
     for run in results():
         found = run["metrics"]["recalibration"]
-        cells = [told_line(found[name]) for name in ("first", "repeat")]
+        cells = [told_line(found[name]) for name in ("first", "repeat", "confidence")]
         rows.append([run_title(run), f"{found['num_pairs']:,}", *cells])
-    return table(["run", "held-out questions", "p(m|x)", "p(m|m,x)"], rows, num_left=1)
+    return table(["run", "held-out questions", "p(m|x)", "p(m|m,x)", "C"], rows, num_left=1)
 
 
 def rivals() -> str:

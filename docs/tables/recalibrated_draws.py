@@ -19,7 +19,7 @@ from secondguess.experiments.digits_of_pi.evaluation import Statements
 from secondguess.experiments.digits_of_pi.recalibrated import recalibration_metrics
 
 COMMAND = "python docs/tables/recalibrated_draws.py OUT"
-NUM_DRAWS, NUM_PAIRS = 20, (10, 40)
+NUM_DRAWS, NUM_PAIRS = 20, (2, 10, 40)
 
 
 def statements(out: Path, part: str) -> Statements:

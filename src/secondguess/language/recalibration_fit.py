@@ -25,6 +25,8 @@ from secondguess.language.logit_lines import (
 from secondguess.language.recalibration import SequenceRecalibration
 from secondguess.theory.records import SelfCheatScores
 
+RULE = "given beside drawn"
+"""How lines are found; experiments do not use parts again that rest on another rule."""
 _ERROR_OF_REPEATS = 0.03
 """The typical error of p(y|y,x), as far as it is no matter of knowledge: what a network has just
 read, it words well. With more, the noise of rare repeats enters every confidence (digits of pi)."""

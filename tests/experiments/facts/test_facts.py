@@ -125,7 +125,7 @@ def test_a_run_ends_with_a_table_and_resumes(
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name])
     # By another rule for the lines, only they and the table are computed anew.
-    monkeypatch.setattr(facts_run, "LINES", "another rule")
+    monkeypatch.setattr(facts_run, "RULE", "another rule")
     for name in ("recalibration", "scores"):
         with pytest.raises(ValueError, match=f"{name} holds a result with other settings"):
             facts_run.run_facts(**options, facts=facts)

@@ -35,6 +35,7 @@ from secondguess.experiments.associations.training import AssociationTraining, t
 from secondguess.experiments.runner import Part, PartResult, check_known, run_experiment
 from secondguess.experiments.sequence_models import MODEL_PART
 from secondguess.language.model import PairLanguageModel
+from secondguess.language.recalibration_fit import RULE
 from secondguess.theory.records import SelfCheatScores
 
 
@@ -66,8 +67,6 @@ PRESETS = {
     ),
 }
 EXPERIMENT = "associations"
-LINES = "given beside drawn"
-"""How recalibration decides; parts that rest on another rule are not used again."""
 
 
 def run_associations(
@@ -172,7 +171,7 @@ def association_parts(config: AssociationsConfig, cues: Split) -> list[Part]:
         Part(name="prompting", config=everything, compute=prompt),
         Part(
             name="scores",
-            config=everything | {"lines": LINES},
+            config=everything | {"lines": RULE},
             compute=lambda _, done: _judge(config, cues.test, done),
             effort=0.2,
         ),

@@ -46,6 +46,7 @@ from secondguess.experiments.sequence_models import (
 from secondguess.language.collating import Batch
 from secondguess.language.formatting import Layout
 from secondguess.language.model import PairLanguageModel
+from secondguess.language.recalibration_fit import RULE
 from secondguess.training.loop import train
 
 RESPONSE_RATES = (0.05, 0.1, 0.2, 0.3)
@@ -162,7 +163,7 @@ def pi_parts(config: PiConfig) -> list[Part]:
     trained = _trained_with(config)
     asked = trained | {"num_offsets": config.num_offsets}
     sampled = asked | {"num_samples": config.num_samples}
-    recalibrated = sampled | {"num_held_out": config.num_held_out}
+    recalibrated = sampled | {"num_held_out": config.num_held_out, "lines": RULE}
     return [
         Part(name=name, config=depends_on, compute=partial(compute, config), effort=effort)
         for name, compute, depends_on, effort in (

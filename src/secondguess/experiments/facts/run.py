@@ -37,6 +37,7 @@ from secondguess.language.fitting import fine_tuning, fit
 from secondguess.language.logit_lines import LogitLine
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.recalibration import SequenceRecalibration
+from secondguess.language.recalibration_fit import RULE
 from secondguess.language.scoring import chunks
 from secondguess.theory.records import SelfCheatScores
 
@@ -82,8 +83,6 @@ LOG_PROBABILITIES = ("total log-probability", "mean log-probability")
 """Rivals that cost nothing, and are asked about all questions."""
 ASKED_AT_ONCE = 250
 DRAWS_TO_RECALIBRATE = 2
-LINES = "given beside drawn"
-"""What a recalibration rests on; parts that rest on another rule are not used again."""
 
 
 def run_facts(
@@ -202,7 +201,7 @@ def _parts(config: FactsConfig, wordings: Wordings, facts: Split) -> list[Part]:
 
     return [
         part("training", train, 10.0, training),
-        part("recalibration", correct, 1.0, {**asking, "lines": LINES}),
+        part("recalibration", correct, 1.0, {**asking, "lines": RULE}),
         *pieces("marked", facts.labelled, 0),
         *pieces("test", facts.test, 1),
         part(
@@ -211,7 +210,7 @@ def _parts(config: FactsConfig, wordings: Wordings, facts: Split) -> list[Part]:
             0.2,
         ),
         *([part("rivals", compare, 1.0, rivals_of)] if config.num_for_rivals else []),
-        part("scores", lambda _, done: _table(done), 0.1, {**depends, "lines": LINES}),
+        part("scores", lambda _, done: _table(done), 0.1, {**depends, "lines": RULE}),
     ]
 
 
