@@ -199,12 +199,31 @@ def test_copies_and_more_of_the_same_count_as_their_row() -> None:
         SelfCheatScores(np.append(each.log_marginal, np.full((50, 1), -1.0), axis=0), 0 * weights)
         for each in (given, drawn)
     ]
-    lines = fit_first_lines(given, drawn, np.ones((200, 1)), np.ones((200, 1)))
-    assert fit_first_lines(more[0], more[1], weights, weights) == lines
+    for one, same in zip(
+        fit_first_lines(given, drawn, np.ones((200, 1)), np.ones((200, 1))),
+        fit_first_lines(more[0], more[1], weights, weights),
+        strict=True,
+    ):
+        assert (one.slope, one.offset) == pytest.approx((same.slope, same.offset), abs=1e-6)
     impossible = SelfCheatScores(np.full((9, 1), -np.inf), np.zeros((9, 1)))
     for nothing in (impossible, impossible[:0]):
         counts = np.ones(nothing.log_marginal.shape)
         assert fit_first_lines(nothing, nothing, counts, counts) == (LogitLine(), LogitLine())
+
+
+def test_lines_that_cannot_be_told_apart_share_what_one_of_them_would_do() -> None:
+    """Where p(y|y,x) is nearly one number, p(y|x) and C say nearly the same."""
+    rng = np.random.default_rng(0)
+    true = rng.uniform(0.05, 0.95, 1000)
+    said = bent(true, 1.5, 0.0)
+    given, drawn = told(rng, true, said)
+    found = mended(given, drawn, said)
+    nearly = (
+        replace(each, log_self_conditional=-rng.uniform(0, 1e-3, (1000, 1)))
+        for each in (given, drawn)
+    )
+    for each in (found, mended(*nearly, said)):
+        assert np.abs(each - true).mean() < 0.4 * np.abs(said - true).mean()
 
 
 @pytest.mark.statistical

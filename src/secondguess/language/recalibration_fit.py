@@ -31,6 +31,8 @@ _ERROR_OF_REPEATS = 0.03
 """The typical error of p(y|y,x), as far as it is no matter of knowledge: what a network has just
 read, it words well. With more, the noise of rare repeats enters every confidence (digits of pi)."""
 _ERROR_OF_FIRSTS = 0.1
+_LEAST_TOLD = 0.01
+"""Of what rows tell about lines: what they tell a hundred times less about counts as not told."""
 
 
 def fit_recalibration(
@@ -127,8 +129,11 @@ def fit_first_lines(
     def dispersion(numbers: np.ndarray) -> float:
         _, slopes, curvature = summed(numbers)
         around = slopes[counted] - slopes[counted].mean(axis=0)
-        spread = np.linalg.pinv(curvature, hermitian=True) @ (around.T @ around)
-        return max(float(np.trace(spread)) / len(numbers), 1e-9)
+        # Where p(y|y,x) is one number, the two lines do the same: rows tell their sum alone.
+        sizes, directions = np.linalg.eigh(curvature)
+        told = sizes > _LEAST_TOLD * sizes.max()
+        spread = np.sum(np.square(around @ directions[:, told]), axis=0) / sizes[told]
+        return max(float(spread.mean()), 1e-9) if told.any() else 1.0
 
     first, confidence = most_probable_lines(
         mean_loss,

@@ -108,8 +108,8 @@ def test_a_run_ends_with_a_table_and_resumes(
     kept = {}
     with np.load(directory / "arrays.npz") as arrays:
         for key in arrays:
-            if key.startswith("recalibration/"):
-                kept[key.removeprefix("recalibration/")] = arrays[key]
+            if key.startswith("held-out/"):
+                kept[key.removeprefix("held-out/")] = arrays[key]
     assert kept["drawn_log_marginal"].shape == (52, facts_run.DRAWS_TO_RECALIBRATE)
     assert asdict(asking.recalibration_of(kept)) == result["metrics"]["recalibration"]
     # Answers are kept as the network has them, whether or not the model is recalibrated.

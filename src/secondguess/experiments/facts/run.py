@@ -164,18 +164,15 @@ def _parts(config: FactsConfig, wordings: Wordings, facts: Split) -> list[Part]:
         fitted.model.save(directory / "model")
         return PartResult(arrays={"losses": fitted.history.losses})
 
-    def correct(directory: Path, _: Mapping[str, PartResult]) -> PartResult:
-        model = _trained(directory)
-        scores = held_out_scores(
-            model,
-            facts.recalibration,
-            wordings,
-            rng_of(2),
-            num_samples=DRAWS_TO_RECALIBRATE,
-        )
-        found = recalibration_of(scores)
-        replace(model, recalibration=found).save(directory / "model")
-        return PartResult(metrics=asdict(found), arrays=scores)
+    def hold_out(directory: Path, _: Mapping[str, PartResult]) -> PartResult:
+        model, questions = _trained(directory), facts.recalibration
+        options: Any = {"num_samples": DRAWS_TO_RECALIBRATE}
+        return PartResult(arrays=held_out_scores(model, questions, wordings, rng_of(2), **options))
+
+    def correct(directory: Path, done: Mapping[str, PartResult]) -> PartResult:
+        found = recalibration_of(done["held-out"].arrays)
+        replace(_trained(directory), recalibration=found).save(directory / "model")
+        return PartResult(metrics=asdict(found))
 
     def compare(directory: Path, done: Mapping[str, PartResult]) -> PartResult:
         some = facts.test[: config.num_for_rivals]
@@ -201,7 +198,8 @@ def _parts(config: FactsConfig, wordings: Wordings, facts: Split) -> list[Part]:
 
     return [
         part("training", train, 10.0, training),
-        part("recalibration", correct, 1.0, {**asking, "lines": RULE}),
+        part("held-out", hold_out, 1.0),
+        part("recalibration", correct, 0.1, {**asking, "lines": RULE}),
         *pieces("marked", facts.labelled, 0),
         *pieces("test", facts.test, 1),
         part(
