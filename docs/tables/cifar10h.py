@@ -217,10 +217,10 @@ def peers() -> str:
     return pages.with_command(pages.table(heads, rows, num_left=1), record)
 
 
-def lengths() -> str:
+def lengths(which: str) -> str:
     """Divergence on the validation images by steps of both trainings, the best of a row bold."""
     record = result("lengths")
-    found = record["rows"]["lengths"]
+    found = record["rows"][which]
     steps = list(dict.fromkeys((row["pretraining"], row["finetuning"]) for row in found))
     rows = []
     for method in dict.fromkeys(row["method"] for row in found):
@@ -294,7 +294,8 @@ TABLES = {
     "pixels-order": order,
     "pixels-claims": lambda: claims("cpu-pixels"),
     "peers": peers,
-    "lengths": lengths,
+    "lengths": lambda: lengths("lengths"),
+    "longer": lambda: lengths("longer"),
     "parts": parts,
     "cost": cost,
 }

@@ -4,7 +4,8 @@
 
 The new run has the same preset, on any machine, and some methods only (`secondguess reproduce
 cifar10h --methods ...`). Claims are decided anew; comparisons with the naive network image by image
-need the predictions of both, and stay as they are. Where the rows come from is kept under `added`.
+need the predictions of both, and stay as they are. Where the rows come from, and by which settings
+they were found, is kept under `added`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def added(kept: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
         },
         "added": kept.get("added", {})
         | {
-            method: {key: newer[key] for key in ("seeds", "machine", "versions")}
+            method: {key: newer[key] for key in ("seeds", "config", "machine", "versions")}
             for method in sorted(methods)
         },
     }

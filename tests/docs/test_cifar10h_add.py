@@ -28,6 +28,7 @@ def test_a_method_is_added_and_judged_and_another_preset_is_refused() -> None:
         for row in rows.keys() - others:
             assert result["metrics"][variant][row] == rows[row]
     assert result["added"].keys() == kept.get("added", {}).keys() | {"cheat-sngp"}
+    assert result["added"]["cheat-sngp"]["config"] == newer["config"]
     verdicts = {claim["name"]: claim["holds"] for claim in result["claims"]}
     assert verdicts["CIFAR-10H: Cheat SNGP has a lower ECE-2 than Cheat NN"]
     assert not verdicts["Scrambled: Cheat SNGP has a lower ECE-2 than Cheat NN"]
