@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +40,17 @@ from secondguess.models.random_features import OrthogonalRandomFeatures
 
 NAME = "cifar10h-lengths"
 COMMAND = "python docs/tables/cifar10h_lengths.py --data-dir DATA"
+SHORT = (100, 400, 1600), (30, 120, 480)
+LONG = (400, 1600, 6400), (30, 120, 480, 1920)
 STUDIED = {
-    "lengths": ("naive", "sngp", "cheat", "cheat-sngp"),
-    "longer": ("evidential", "epinet"),
+    "naive": SHORT,
+    "evidential": LONG,
+    "sngp": SHORT,
+    "epinet": LONG,
+    "cheat": SHORT,
+    "cheat-sngp": SHORT,
 }
-"""By table: the methods with the search of `cpu`, and those with its longer one."""
-STEPS = {
-    "lengths": ((100, 400, 1600), (30, 120, 480)),
-    "longer": ((400, 1600, 6400), (120, 480, 1920)),
-}
-"""By table: of pretraining, and of fine-tuning; up to four times as many as the search offers."""
+"""Steps of pretraining and of fine-tuning: at most four times as many as the search offers each."""
 KEPT = ("kl", "accuracy", "second_order_ece", "mean_variance", "grouping_error")
 
 
@@ -140,12 +140,12 @@ def pretrained(task: Task, method: Method, stage: Stage) -> nn.Module:
     return fit(task, method, task.data.pretraining, stage, batch_size=batch_size, seed=0)
 
 
-def rows_by_length(task: Task, name: str, table: str) -> Iterator[dict[str, Any]]:
+def rows_by_length(task: Task, name: str) -> Iterator[dict[str, Any]]:
     """What a method reaches after each length of both trainings."""
-    method = METHODS[name]
-    for pretraining in STEPS[table][0]:
+    method, (pretrainings, finetunings) = METHODS[name], STUDIED[name]
+    for pretraining in pretrainings:
         start = None
-        for finetuning in STEPS[table][1]:
+        for finetuning in finetunings:
             first, second = stages(name, (pretraining, finetuning))
             start = pretrained(task, method, first) if start is None else start
             found = measured(task, method, start, second)
@@ -163,26 +163,26 @@ def row_of_part(task: Task, title: str, rates: str, method: Method) -> Iterator[
 
 
 def main(data_dir: Path, methods: Collection[str]) -> None:
-    """All tables, and what they took: in all calls, where some rows stay as they are."""
+    """Both tables, and what they took: in all calls, where some rows stay as they are."""
     torch.set_num_threads(1)
     began = time.process_time()
     size = PRESETS["cpu"]
     task = Tasks(size, files.load(data_dir), data_dir / "features")["original"]
-    everything = set(chain(*STUDIED.values())) <= set(methods)
-    earlier = {"seconds": 0.0, "rows": {}} if everything else kept(NAME)
+    earlier: dict[str, Any] = {"seconds": 0.0, "rows": {}}
+    if not STUDIED.keys() <= set(methods):
+        earlier = kept(NAME)
+    rows: dict[str, list[dict[str, Any]]] = {"lengths": [], "parts": []}
 
-    def shown(table: str, title: str, name: str, new: Iterable[dict[str, Any]]) -> None:
+    def add(table: str, title: str, name: str, new: Iterable[dict[str, Any]]) -> None:
         stay = (row for row in earlier["rows"].get(table, ()) if row["method"] == title)
         for row in new if name in methods else stay:
             print(row, flush=True)
             rows[table].append(row)
 
-    rows: dict[str, list[dict[str, Any]]] = {table: [] for table in (*STUDIED, "parts")}
-    for table, names in STUDIED.items():
-        for name in names:
-            shown(table, METHODS[name].title, name, rows_by_length(task, name, table))
+    for name in STUDIED:
+        add("lengths", METHODS[name].title, name, rows_by_length(task, name))
     for title, (name, method) in changed().items():
-        shown("parts", title, name, row_of_part(task, title, name, method))
+        add("parts", title, name, row_of_part(task, title, name, method))
     seconds = earlier["seconds"] + time.process_time() - began
     keep(NAME, command=COMMAND, seconds=seconds, rows=rows)
 
@@ -190,6 +190,6 @@ def main(data_dir: Path, methods: Collection[str]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--methods", default=",".join(chain(*STUDIED.values())))
+    parser.add_argument("--methods", default=",".join(STUDIED))
     arguments = parser.parse_args()
     main(arguments.data_dir, arguments.methods.split(","))
