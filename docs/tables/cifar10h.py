@@ -218,28 +218,51 @@ def peers() -> str:
 
 
 def lengths() -> str:
-    """Divergence on the validation images by steps of both trainings, the best of a row bold."""
+    """Divergence on the validation images by steps of both trainings, the best of a method bold."""
     record = result("lengths")
-    found = record["rows"]["lengths"]
-    steps = list(dict.fromkeys((row["pretraining"], row["finetuning"]) for row in found))
+    values: dict[str, dict[tuple[int, int], float]] = {}
+    for row in record["rows"]["lengths"]:
+        steps = row["pretraining"], row["finetuning"]
+        values.setdefault(row["method"], {})[steps] = row["kl"]
+    columns = sorted({steps for found in values.values() for _, steps in found})
     rows = []
-    for method in dict.fromkeys(row["method"] for row in found):
-        values = [row["kl"] for row in found if row["method"] == method]
-        best = min(values)
-        rows.append(
-            [method, *(f"**{each:.3f}**" if each == best else f"{each:.3f}" for each in values)]
-        )
-    heads = ["method", *(f"{first:,} + {second:,}" for first, second in steps)]
+    for method, found in values.items():
+        best = min(found, key=lambda steps: found[steps])
+        for pretraining in dict.fromkeys(steps for steps, _ in found):
+            cells = []
+            for steps in ((pretraining, finetuning) for finetuning in columns):
+                cell = f"{found[steps]:.3f}" if steps in found else ""
+                cells.append(f"**{cell}**" if steps == best else cell)
+            rows.append([method, f"{pretraining:,}", *cells])
+    heads = ["method", "pretraining", *(f"{steps:,} of fine-tuning" for steps in columns)]
     return pages.with_command(pages.table(heads, rows, num_left=1), record)
+
+
+def searches() -> str:
+    """Rows that were found by a longer search, below those that they replaced."""
+    run = result("cpu")
+    keys = ("second_order_ece", "mean_variance", "grouping_error", "kl")
+    rows = []
+    added = run["added"].items()
+    longer = {name: found for name, found in added if name in found["config"]["longer"]}
+    for method, found in longer.items():
+        for variant, before in found["replaced"].items():
+            title = [tables.row_title(method), tables.TITLES[variant]]
+            now = {key: np.mean(run["metrics"][variant][method][key]) for key in keys}
+            for search, means in (("as the others", before[method]), ("longer", now)):
+                rows.append([*title, search, *(f"{means[key]:.3f}" for key in keys)])
+    heads = ["method", "variant", "search", *(_MEASURES[key] for key in keys)]
+    return pages.table(heads, rows, num_left=3)
 
 
 def parts() -> str:
     """What parts of SNGP, and the prior of the epinet, do on the validation images."""
     record = result("lengths")["rows"]
-    longer = [
-        row | {"method": "Epinet, prior of weight 4, 1,600 steps of pretraining"}
+    steps = result("cpu")["recipes"]["epinet"]["finetuning"]["num_steps"]
+    shorter = [
+        row | {"method": "Epinet, prior of weight 4, 400 steps of pretraining"}
         for row in record["lengths"]
-        if (row["method"], row["pretraining"], row["finetuning"]) == ("Epinet", 1600, 120)
+        if (row["method"], row["pretraining"], row["finetuning"]) == ("Epinet", 400, steps)
     ]
     rows = [
         [
@@ -251,7 +274,7 @@ def parts() -> str:
             f"{row['mean_variance']:.3f}",
             f"{row['grouping_error']:.3f}",
         ]
-        for row in [*record["parts"], *longer]
+        for row in [*record["parts"], *shorter]
     ]
     heads = ["method", "KL", "accuracy", "ECE-2 over grouping error", "ECE-2", "E[v]", "E[(p̂-p)²]"]
     return pages.table(heads, rows, num_left=1)
@@ -295,6 +318,7 @@ TABLES = {
     "pixels-claims": lambda: claims("cpu-pixels"),
     "peers": peers,
     "lengths": lengths,
+    "searches": searches,
     "parts": parts,
     "cost": cost,
 }

@@ -4,7 +4,8 @@
 
 The new run has the same preset, on any machine, and some methods only (`secondguess reproduce
 cifar10h --methods ...`). Claims are decided anew; comparisons with the naive network image by image
-need the predictions of both, and stay as they are. Where the rows come from is kept under `added`.
+need the predictions of both, and stay as they are. Where the rows come from, by which settings they
+were found and the means of the rows that they replace are kept under `added`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from judge import judged
 from pages import DOCS
 
@@ -44,11 +46,29 @@ def added(kept: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
         },
         "added": kept.get("added", {})
         | {
-            method: {key: newer[key] for key in ("seeds", "machine", "versions")}
+            method: {
+                **{key: newer[key] for key in ("seeds", "config", "machine", "versions")},
+                "replaced": replaced_means(kept, newer, method),
+            }
             for method in sorted(methods)
         },
     }
     return result | {"claims": judged(result)}
+
+
+def replaced_means(
+    kept: Mapping[str, Any], newer: Mapping[str, Any], method: str
+) -> dict[str, dict[str, dict[str, float]]]:
+    """By variant and row, what the rows of a method were on average before a newer run."""
+    return {
+        variant: {
+            row: {key: round(float(np.mean(values)), 6) for key, values in rows[row].items()}
+            for row in found
+            if method_of(row) == method and row in rows
+        }
+        for variant, found in newer["metrics"].items()
+        for rows in [kept["metrics"][variant]]
+    }
 
 
 if __name__ == "__main__":

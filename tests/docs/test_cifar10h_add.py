@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from cifar10h_add import added
 from pages import DOCS
@@ -28,6 +29,9 @@ def test_a_method_is_added_and_judged_and_another_preset_is_refused() -> None:
         for row in rows.keys() - others:
             assert result["metrics"][variant][row] == rows[row]
     assert result["added"].keys() == kept.get("added", {}).keys() | {"cheat-sngp"}
+    assert result["added"]["cheat-sngp"]["config"] == newer["config"]
+    before = result["added"]["cheat-sngp"]["replaced"]["original"]["cheat-sngp"]
+    assert before["kl"] == pytest.approx(10 * np.mean(better["kl"]), abs=1e-6)
     verdicts = {claim["name"]: claim["holds"] for claim in result["claims"]}
     assert verdicts["CIFAR-10H: Cheat SNGP has a lower ECE-2 than Cheat NN"]
     assert not verdicts["Scrambled: Cheat SNGP has a lower ECE-2 than Cheat NN"]

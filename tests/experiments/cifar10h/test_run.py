@@ -187,6 +187,54 @@ def test_tuning_of_other_settings_is_not_taken_for_ours(tiny: Path) -> None:
         run.run_cifar10h(variants=["extra-classes"], num_copies=0, **settings)
 
 
+def test_two_rivals_alone_have_longer_searches_and_the_folders_of_others_stay_good() -> None:
+    cpu = run.PRESETS["cpu"]
+    assert set(cpu.longer) == {"evidential", "epinet"}
+    for name, longer in cpu.longer.items():
+        assert cpu.protocol_of(name) == longer
+        assert set(cpu.protocol.finetuning_lengths) < set(longer.finetuning_lengths)
+        assert longer.long_pretraining >= 4 * cpu.protocol.long_pretraining
+        assert longer.num_trials > cpu.protocol.num_trials
+        assert longer.batch_size == cpu.protocol.batch_size
+        assert longer.num_folds == cpu.protocol.num_folds
+    assert not any(size.longer for name, size in run.PRESETS.items() if name != "cpu")
+
+    tasks = run.Tasks(cpu, Cifar10H(*(invented(1, np.random.default_rng(0)),) * 2), Path())
+    for name in set(METHODS) - set(cpu.longer):
+        part = run.method_part(tasks, "original", name, tuning=Path(), seed=0)
+        # What a finished part is known by: all that its result depends on.
+        assert part.config == {
+            "batch_size": 256,
+            "short_pretraining": 100,
+            "long_pretraining": 400,
+            "finetuning_lengths": (15, 30, 60, 120),
+            "num_trials": 12,
+            "num_folds": 5,
+            "num_pretraining": 50_000,
+            "num_copies": 0,
+            "backbone": "frozen",
+            "depth": 28,
+            "width": 128,
+            "variant": "original",
+            "method": name,
+            "seed": 0,
+        }
+
+
+def test_a_method_is_tuned_and_finished_with_its_own_protocol(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longer = replace(TINY.protocol, short_pretraining=4, long_pretraining=6)
+    size = replace(TINY, methods=("naive", "epinet"), longer={"epinet": longer})
+    monkeypatch.setitem(run.PRESETS, "tiny", size)
+    directory = run.run_cifar10h(
+        preset="tiny", out=tiny / "out", data_dir=tiny, variants=["original"]
+    )
+    recipes = json.loads((directory / "result.json").read_text())["recipes"]
+    assert recipes["naive"]["pretraining"]["num_steps"] in (2, 3)
+    assert recipes["epinet"]["pretraining"]["num_steps"] in (4, 6)
+
+
 def test_unknown_presets_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'huge' is no preset; expected one of quick, cpu"):
         run.run_cifar10h(preset="huge", out=tmp_path)

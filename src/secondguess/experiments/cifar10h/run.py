@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -51,6 +51,7 @@ class Preset:
     Attributes:
         backbone: `frozen` features, or `whitened-resnet` or `wide-resnet` on images.
         protocol: lengths and trials.
+        longer: the protocols of methods that are not at their best with its lengths, by method.
         recipes: hyper-parameters by method, in place of a search; None to search.
         methods: keys of `METHODS`.
         variants: keys of `VARIANTS`.
@@ -63,6 +64,7 @@ class Preset:
 
     backbone: Literal["frozen", "whitened-resnet", "wide-resnet"]
     protocol: ProtocolConfig
+    longer: Mapping[str, ProtocolConfig] = field(default_factory=dict)
     recipes: Mapping[str, Recipe] | None = None
     methods: tuple[str, ...] = tuple(METHODS)
     variants: tuple[str, ...] = tuple(VARIANTS)
@@ -77,8 +79,34 @@ class Preset:
             return WhitenedResNet(examples, **settings)
         return WideResNet(depth=self.depth, width=self.width, **settings)
 
+    def protocol_of(self, name: str) -> ProtocolConfig:
+        """The lengths and trials of a method, or of the one whose hyper-parameters it takes over.
+
+        >>> cpu = PRESETS["cpu"]
+        >>> cpu.protocol_of("ensemble") == cpu.protocol_of("naive") == cpu.protocol
+        True
+        """
+        return self.longer.get(METHODS[name].tuned_as or name, self.protocol)
+
 
 _TUNING, _FORMAT = "secondguess tuning", 1
+
+_ON_FEATURES = ProtocolConfig(
+    batch_size=256,
+    short_pretraining=100,
+    long_pretraining=400,
+    finetuning_lengths=(15, 30, 60, 120),
+    num_trials=12,
+)
+_LONGER_ON_FEATURES = replace(
+    _ON_FEATURES,
+    short_pretraining=400,
+    long_pretraining=1600,
+    finetuning_lengths=(15, 30, 60, 120, 240, 480),
+    num_trials=48,
+)
+"""Of the two methods that still gain from the longest trainings of the others, with more trials
+because there are more lengths (docs/cifar10h.md)."""
 
 PRESETS = {
     "quick": Preset(
@@ -92,13 +120,8 @@ PRESETS = {
     ),
     "cpu": Preset(
         backbone="frozen",
-        protocol=ProtocolConfig(
-            batch_size=256,
-            short_pretraining=100,
-            long_pretraining=400,
-            finetuning_lengths=(15, 30, 60, 120),
-            num_trials=12,
-        ),
+        protocol=_ON_FEATURES,
+        longer={"evidential": _LONGER_ON_FEATURES, "epinet": _LONGER_ON_FEATURES},
         width=128,
     ),
     "cpu-pixels": Preset(
@@ -210,7 +233,8 @@ def method_part(tasks: Tasks, variant: str, name: str, *, tuning: Path, seed: in
         seed: of the final training runs.
     """
     size, method = tasks.size, METHODS[name]
-    settings = asdict(size.protocol) | {
+    protocol = size.protocol_of(name)
+    settings = asdict(protocol) | {
         "num_pretraining": size.num_pretraining,
         "num_copies": size.num_copies,
         "backbone": size.backbone,
@@ -228,7 +252,7 @@ def method_part(tasks: Tasks, variant: str, name: str, *, tuning: Path, seed: in
             recipe = tune(
                 tasks["original"],
                 METHODS[tuned_as],
-                size.protocol,
+                protocol,
                 directory=tuning / tuned_as,
                 seed=0,
             )
@@ -237,7 +261,7 @@ def method_part(tasks: Tasks, variant: str, name: str, *, tuning: Path, seed: in
             method,
             name,
             recipe,
-            size.protocol,
+            protocol,
             directory=directory,
             seed=seed,
             watched=size.backbone == "whitened-resnet",
