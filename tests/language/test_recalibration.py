@@ -391,3 +391,26 @@ def test_it_can_be_about_meanings() -> None:
     assert found.of_meanings
     with pytest.raises(ValueError, match="at least 50"):
         recalibrate(model, rows[:10], rng=rng)
+
+
+@pytest.mark.statistical
+def test_where_every_wording_is_a_meaning_both_are_corrected_alike() -> None:
+    """But for their draws, and for y2, which only wordings look at; the seed is fixed."""
+    model = table_model(WORLD, "positions")
+    # It hardly looks at y1.
+    joint = 0.1 * WORLD.calibrated_joint() + 0.9 * WORLD.overconfident_joint()
+    bad = PairLanguageModel(TableNetwork(model.formatter, joint).eval(), model.formatter)
+    rng = np.random.default_rng(0)
+    rows = held_out(rng, 300)
+    marginal = joint.sum(axis=2)
+    scores = SelfCheatScores(np.log(marginal), np.log(np.einsum("nkk->nk", joint) / marginal))
+    wordings, meanings = (
+        recalibrate(bad, rows, rng=rng, meaning=meaning, num_samples=3).recalibration
+        for meaning in (None, str.strip)
+    )
+    assert wordings is not None
+    assert meanings is not None
+    before, one, other = (
+        each.epistemic_confidence for each in (scores, wordings(scores), meanings(scores))
+    )
+    assert np.abs(one - other).mean() < 0.2 * np.abs(one - before).mean()
