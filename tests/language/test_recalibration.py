@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -13,9 +14,10 @@ from language.table_network import SPELLINGS, TableNetwork, table_model
 from scipy.special import expit, logit
 from worlds import random_world
 
-from secondguess.language import recalibration_fit
+from secondguess.language import recalibrating, recalibration_fit
 from secondguess.language.checking import Verdict, check
 from secondguess.language.examples import tiny_pair_model
+from secondguess.language.generation import sample
 from secondguess.language.logit_lines import LogitLine
 from secondguess.language.model import PairLanguageModel
 from secondguess.language.recalibrating import recalibrate
@@ -25,7 +27,7 @@ from secondguess.language.recalibration_fit import (
     fit_recalibration,
     fit_repeat_line,
 )
-from secondguess.language.scoring import score, totals
+from secondguess.language.scoring import ScoredResponse, score, totals
 from secondguess.theory.records import SelfCheatScores
 
 WORLD = random_world(np.random.default_rng(2), num_inputs=30, num_classes=5, num_groups=12)
@@ -60,6 +62,7 @@ def test_what_is_right_stays_and_what_is_wrong_is_undone_exactly() -> None:
             scores,
             given_weights=people,
             drawn_weights=WORLD.input_probs[:, None] * said,
+            are_shares=True,
         )
         corrected = found(scores)
         np.testing.assert_allclose(np.exp(corrected.log_marginal), marginal, rtol=2e-3)
@@ -68,7 +71,7 @@ def test_what_is_right_stays_and_what_is_wrong_is_undone_exactly() -> None:
 
 def test_lines_keep_order_and_bear_the_ends() -> None:
     correct = SequenceRecalibration(
-        LogitLine(), LogitLine(1.2, 0.1), LogitLine(0.3, 1.0), num_pairs=1
+        LogitLine(), LogitLine(1.2, 0.1), num_pairs=1, confidence=LogitLine(0.3, 1.0)
     )
     log_confidence = np.array([-np.inf, -300.0, -1.0, -1e-9, 0.0, 1e-9, 0.5, 3.0])
     repeat = np.full(8, -4.0)
@@ -81,7 +84,9 @@ def test_lines_keep_order_and_bear_the_ends() -> None:
 
 
 def test_a_confidence_above_one_is_moved_as_its_reciprocal() -> None:
-    correct = SequenceRecalibration(LogitLine(), LogitLine(), LogitLine(1.4, 0.3), num_pairs=1)
+    correct = SequenceRecalibration(
+        LogitLine(), LogitLine(), num_pairs=1, confidence=LogitLine(1.4, 0.3)
+    )
     repeat = np.log([0.02, 0.02, 0.02])
     scores = SelfCheatScores(repeat + np.log([0.8, 1.0, 1 / 0.8]), repeat)
     below, one, above = correct(scores).epistemic_confidence
@@ -110,7 +115,7 @@ def mended(given: SelfCheatScores, drawn: SelfCheatScores, said: np.ndarray) -> 
     """What the lines make of the chances that the model has."""
     weights = np.full(given.log_marginal.shape, 1 / given.log_marginal.shape[1])
     first, confidence = fit_first_lines(given, drawn, weights, weights)
-    correct = SequenceRecalibration(first, LogitLine(), confidence, num_pairs=1)
+    correct = SequenceRecalibration(first, LogitLine(), num_pairs=1, confidence=confidence)
     return np.exp(correct(SelfCheatScores(np.log(said), np.zeros(len(said)))).log_marginal)
 
 
@@ -162,24 +167,109 @@ def test_what_is_clearly_wrong_is_mended() -> None:
     assert np.abs(mended(*told(rng, true, true), true) - true).max() < 0.02
 
 
-def test_no_wording_has_to_recur() -> None:
-    """A word is worded in a million ways: no response is like another, and the line is the same."""
+@pytest.mark.parametrize("log_wording", [np.log(1e-6), -100.0])
+def test_no_wording_has_to_recur(log_wording: float) -> None:
+    """A word is worded in a million ways, or in a long text: the confidence is the same."""
     rng = np.random.default_rng(0)
     true = rng.uniform(0.05, 0.95, 2000)
     given, drawn = told(rng, true, bent(true, 2.0, 0.0))
     repeats = np.ones((2000, 1))
     known = SelfCheatScores(np.log([0.3, 0.6, 0.9]), np.zeros(3))
     found = []
-    for worded in (0.0, np.log(1e-6)):
-        people, model = (
+    for worded in (0.0, log_wording):
+        people, model, said = (
             SelfCheatScores(each.log_marginal + worded, each.log_self_conditional + worded)
-            for each in (given, drawn)
+            for each in (given, drawn, known)
         )
         correct = fit_recalibration(people, repeats * (worded == 0), model)
-        scores = SelfCheatScores(known.log_marginal + worded, np.full(3, worded))
-        found.append(correct(scores).epistemic_confidence)
+        found.append(correct(said).epistemic_confidence)
     np.testing.assert_allclose(found[1], found[0], atol=0.03)
     np.testing.assert_allclose(found[1], bent(np.array([0.3, 0.6, 0.9]), 0.5, 0.0), atol=0.03)
+
+
+def test_identical_lines_change_nothing_however_long_a_response_is() -> None:
+    scores = SelfCheatScores(np.array([-0.1, -60.0, -400.0, -7.0]), np.array([-0.1, -55, -380, -9]))
+    found = SequenceRecalibration(LogitLine(), LogitLine(), num_pairs=1)(scores)
+    np.testing.assert_allclose(found.log_marginal, scores.log_marginal, rtol=1e-12)
+    np.testing.assert_allclose(found.log_self_conditional, scores.log_self_conditional, rtol=1e-12)
+
+
+def test_derivatives_are_those_of_the_loss() -> None:
+    rng = np.random.default_rng(0)
+    repeat = -rng.exponential(3.0, (40, 2))
+    scores = SelfCheatScores(np.minimum(repeat + rng.normal(-0.5, 1.0, (40, 2)), -1e-3), repeat)
+    for sign in (-1, 1):
+        side = recalibration_fit._Side.of(scores, rng.random((40, 2)), sign=sign)
+        for numbers in rng.normal(0, 0.3, (5, 4)):
+            _, slopes, _ = side.losses((-1.0, 0.5), numbers)
+            for place, step in enumerate(1e-6 * np.eye(4)):
+                above, below = (
+                    side.losses((-1.0, 0.5), numbers + side_step)[0].sum()
+                    for side_step in (step, -step)
+                )
+                assert slopes[:, place].sum() == pytest.approx((above - below) / 2e-6, rel=1e-5)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("size", [50, 200])
+def test_few_rows_of_a_sharp_model_that_is_right_move_little(size: int) -> None:
+    """Nine of ten answers are all but certain, and few rows tell anything; the seed is fixed."""
+    rng = np.random.default_rng(0)
+    asked, moved = np.array([0.1, 0.5, 0.9]), []
+    for _ in range(20):
+        true = np.where(rng.random(size) < 0.9, 0.99, 0.5)
+        given, drawn = told(rng, true, true)
+        correct = fit_recalibration(given, np.ones((size, 1)), drawn)
+        certain = SelfCheatScores(np.log(asked), np.zeros(3))
+        moved.append(correct(certain).epistemic_confidence - asked)
+    assert np.quantile(np.abs(moved), 0.95, axis=0).max() < 0.05
+
+
+def test_one_side_alone_is_refused() -> None:
+    some = SelfCheatScores(np.full((60, 1), -1.0), np.full((60, 1), -0.5))
+    impossible = SelfCheatScores(np.full((60, 1), -np.inf), np.full((60, 1), -0.5))
+    with pytest.raises(ValueError, match="no response that people gave has a probability above 0"):
+        fit_recalibration(impossible, np.zeros((60, 1)), some)
+    with pytest.raises(ValueError, match="no response that the model drew"):
+        fit_recalibration(some, np.zeros((60, 1)), impossible)
+    with pytest.raises(ValueError, match="expected a row per prompt"):
+        fit_recalibration(some[:, 0], np.zeros(60), some)
+
+
+def test_responses_that_were_cut_off_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, rng = table_model(WORLD, "positions"), np.random.default_rng(0)
+    rows = held_out(rng, 200)
+    plain = recalibrate(model, rows, rng=np.random.default_rng(1)).recalibration
+
+    def cut(*args: object, **options: object) -> list[ScoredResponse]:
+        found = sample(*args, **options)  # pyright: ignore[reportArgumentType]
+        for place in range(0, len(found), 4):
+            logs = found[place].log_marginal
+            found[place] = replace(found[place], cut_off=True, log_marginal=logs - 9.0)
+        return found
+
+    monkeypatch.setattr(recalibrating, "sample", cut)
+    with_cuts = recalibrate(model, rows, rng=np.random.default_rng(1)).recalibration
+    assert plain is not None
+    assert with_cuts is not None
+    scores = SelfCheatScores(np.log([0.1, 0.3, 0.6]), np.log([0.2, 0.4, 0.7]))
+    one, other = (each(scores).epistemic_confidence for each in (plain, with_cuts))
+    np.testing.assert_allclose(one, other, atol=0.05)
+    monkeypatch.setattr(
+        recalibrating, "sample", lambda *a, **o: [replace(y, cut_off=True) for y in sample(*a, **o)]
+    )
+    with pytest.raises(ValueError, match="all 200 responses that the model drew were cut off"):
+        recalibrate(model, rows, rng=rng)
+
+
+def test_a_file_from_before_the_line_of_confidence_has_none(tmp_path: Path) -> None:
+    found = SequenceRecalibration(LogitLine(0.5, 0.1), LogitLine(2.0, -0.3), num_pairs=7)
+    found.save(tmp_path)
+    path = tmp_path / "recalibration.json"
+    content = json.loads(path.read_text())
+    del content["confidence"]
+    path.write_text(json.dumps(content))
+    assert SequenceRecalibration.load(tmp_path) == found
 
 
 def test_copies_and_more_of_the_same_count_as_their_row() -> None:
@@ -218,11 +308,11 @@ def test_lines_that_cannot_be_told_apart_share_what_one_of_them_would_do() -> No
     said = bent(true, 1.5, 0.0)
     given, drawn = told(rng, true, said)
     found = mended(given, drawn, said)
-    nearly = (
+    people, model = (
         replace(each, log_self_conditional=-rng.uniform(0, 1e-3, (1000, 1)))
         for each in (given, drawn)
     )
-    for each in (found, mended(*nearly, said)):
+    for each in (found, mended(people, model, said)):
         assert np.abs(each - true).mean() < 0.4 * np.abs(said - true).mean()
 
 
@@ -305,7 +395,7 @@ def test_where_all_repeat_an_answer_that_would_not_be_is_no_exception() -> None:
     for logs in (-30.0, np.log(0.985), 0.0):
         assert np.exp(line(logs)) == pytest.approx(201 / 202, abs=0.005)
     drawn = SelfCheatScores(np.log([0.2, 0.9]), np.array([-5.0, np.log(0.99)]))
-    found = SequenceRecalibration(LogitLine(), line, LogitLine(), num_pairs=200)(drawn)
+    found = SequenceRecalibration(LogitLine(), line, num_pairs=200)(drawn)
     np.testing.assert_allclose(found.epistemic_confidence, [0.2, 0.9], rtol=0.01)
     # One pair that does not repeat, and the chance may depend on the answer again.
     all_but_one = np.append(np.ones(199), 0)
@@ -366,7 +456,7 @@ def test_a_model_that_hardly_looks_is_repaired_and_passes_its_check() -> None:
 def test_it_is_saved_with_the_model_and_used_by_scores(tmp_path: Path) -> None:
     model = tiny_pair_model()
     found = SequenceRecalibration(
-        LogitLine(0.5, 0.1), LogitLine(2.0, -0.3), LogitLine(1.1, 0.2), num_pairs=7
+        LogitLine(0.5, 0.1), LogitLine(2.0, -0.3), num_pairs=7, confidence=LogitLine(1.1, 0.2)
     )
     better = replace(model, recalibration=found)
     rows = [{"prompt": "flip", "responses": ["heads", "tails"]}]

@@ -19,7 +19,7 @@ from scipy.special import log_expit
 
 from secondguess._arrays import FloatArray, as_floats
 
-FARTHEST_LOGIT = 40.0
+HIGHEST_LOGIT = 40.0
 LOG_SLOPES, OFFSETS = (-4.0, 3.0), (-12.0, 12.0)
 """How far lines may go."""
 
@@ -57,12 +57,15 @@ class LogitLine:
 
 
 def log_odds(logs: FloatArray) -> FloatArray:
-    """Logits of probabilities given by their logs, none further out than `FARTHEST_LOGIT`."""
+    """Logits of probabilities given by their logs, none above `HIGHEST_LOGIT`.
+
+    >>> log_odds(np.array([-400.0, np.log(0.5), 0.0]))
+    array([-400.,    0.,   40.])
+    """
     # Sums of token log-probabilities may end slightly above zero.
     logs = np.minimum(logs, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logits = logs - np.log(-np.expm1(logs))
-    return np.clip(np.nan_to_num(logits, nan=0.0), -FARTHEST_LOGIT, FARTHEST_LOGIT)
+    with np.errstate(divide="ignore"):
+        return np.minimum(logs - np.log(-np.expm1(logs)), HIGHEST_LOGIT)
 
 
 def most_probable_lines(

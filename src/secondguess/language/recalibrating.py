@@ -19,7 +19,7 @@ from secondguess.language.scoring import DEFAULT_BATCH_SIZE, score, score_tokens
 from secondguess.theory.records import SelfCheatScores
 
 FEWEST_PAIRS = 50
-"""Four parameters need some events of each kind."""
+"""Six numbers need some rows."""
 
 
 def recalibrate(
@@ -43,7 +43,8 @@ def recalibrate(
 
     Beside the responses of each row, others are drawn from the model: what tells the two apart
     corrects the confidence, and whether y2 repeats y1 corrects p(y|y,x) (`fit_recalibration`). With
-    `meaning`, responses are what they mean. How far the lines go, `logit_lines` says.
+    `meaning`, responses are what they mean. Drawn responses that were cut off at the length limit
+    do not count: the model did not say that they end there.
 
     Args:
         model: a pair model; a recalibration that it has is replaced.
@@ -63,11 +64,12 @@ def recalibrate(
     if meaning is None:
         pairs = [EncodedRow(row.prompt, row.responses[:2]) for row in encoded]
         given = [totals(both) for both in score(plain, pairs, batch_size=batch_size)]
-        drawn = [one.scores for one in sample(plain, encoded, rng=rng, batch_size=batch_size)]
+        own = sample(plain, encoded, rng=rng, batch_size=batch_size)
+        drawn, ended = [one.scores for one in own], [not one.cut_off for one in own]
         repeated = [row.responses[0] == row.responses[1] for row in encoded]
     else:
         texts = [[meaning(plain.formatter.text(y)) for y in row.responses[:2]] for row in encoded]
-        given, drawn = _of_meanings(
+        given, drawn, ended = _of_meanings(
             plain,
             encoded,
             meaning,
@@ -77,12 +79,20 @@ def recalibrate(
             batch_size=batch_size,
         )
         repeated = [y1 == y2 for y1, y2 in texts]
+    if not any(ended):
+        raise ValueError(
+            f"all {len(ended)} responses that the model drew were cut off at its "
+            f"{plain.formatter.config.response_length} tokens; expected some that end. Train it "
+            f"further, or with a longer response_length."
+        )
     people = _rows(given)
     repeats = np.array(repeated, dtype=np.float64)[:, None]
+    weights = np.array(ended, dtype=np.float64)[:, None]
     found = fit_recalibration(
         people,
         np.broadcast_to(repeats, people.log_marginal.shape),
         _rows(drawn),
+        drawn_weights=weights / weights.mean(),
         of_meanings=meaning is not None,
     )
     return replace(model, recalibration=found)
@@ -97,8 +107,8 @@ def _of_meanings(
     num_samples: int,
     rng: np.random.Generator,
     batch_size: int,
-) -> tuple[list[SelfCheatScores], list[SelfCheatScores]]:
-    """Scores of what y1 means, and of what a draw means, by the same sums.
+) -> tuple[list[SelfCheatScores], list[SelfCheatScores], list[bool]]:
+    """Scores of what y1 means, and of what a draw means, by the same sums; whether the draw ended.
 
     Both are estimates from a few draws. If the model is right, y1 is one more draw from it: in the
     place of the first one it gets a score with the same law, so that the noise of the sums does not
@@ -129,7 +139,8 @@ def _of_meanings(
         )
         return [meanings[0].scores for meanings in judged]
 
-    return scores_of_first(with_y1), scores_of_first(drawn)
+    ended = [each.pairs[0][0] not in each.cut_off for each in drawn]
+    return scores_of_first(with_y1), scores_of_first(drawn), ended
 
 
 def _rows(scores: Sequence[SelfCheatScores]) -> SelfCheatScores:

@@ -17,7 +17,8 @@ from secondguess.language.logit_lines import LogitLine
 from secondguess.theory.records import SelfCheatScores
 
 _FILE_NAME = "recalibration.json"
-_KIND, _FORMAT = "secondguess recalibration", 2
+_KIND, _FORMAT = "secondguess recalibration", 1
+_IDENTITY = LogitLine()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class SequenceRecalibration:
 
     >>> half_known = SelfCheatScores(np.log([0.4]), np.log([0.8]))
     >>> correct = SequenceRecalibration(
-    ...     LogitLine(), LogitLine(), LogitLine(1.0, 1.0), num_pairs=500
+    ...     LogitLine(), LogitLine(), num_pairs=500, confidence=LogitLine(1.0, 1.0)
     ... )
     >>> half_known.epistemic_confidence, correct(half_known).epistemic_confidence.round(3)
     (array([0.5]), array([0.731]))
@@ -38,16 +39,16 @@ class SequenceRecalibration:
     Attributes:
         first: for p(y|x).
         repeat: for p(y|y,x).
-        confidence: for C, after the other two.
         num_pairs: how many held-out pairs they rest on.
         of_meanings: whether the responses were meanings, and so are the scores to correct.
+        confidence: for C, after the other two; files from before it was there have none.
     """
 
     first: LogitLine
     repeat: LogitLine
-    confidence: LogitLine
     num_pairs: int
     of_meanings: bool = False
+    confidence: LogitLine = _IDENTITY
 
     def __call__(self, scores: SelfCheatScores) -> SelfCheatScores:
         """The scores as the held-out pairs have them."""
@@ -57,9 +58,7 @@ class SequenceRecalibration:
         known = np.isfinite(moved.log_ratio)  # neither probability is 0
         log_confidence = np.where(known, moved.log_ratio, 0.0)
         repeat = np.where(known, moved.log_self_conditional, 0.0)
-        log_marginal = repeat + np.copysign(
-            self.confidence(-np.abs(log_confidence)), log_confidence
-        )
+        log_marginal = repeat - np.sign(log_confidence) * self.confidence(-np.abs(log_confidence))
         return replace(
             moved,
             log_marginal=np.where(known, np.minimum(log_marginal, 0.0), moved.log_marginal),

@@ -28,11 +28,15 @@ from secondguess.theory.records import SelfCheatScores
 RULE = "given beside drawn"
 """How lines are found; experiments do not use parts again that rest on another rule."""
 _ERROR_OF_REPEATS = 0.03
-"""The typical error of p(y|y,x), as far as it is no matter of knowledge: what a network has just
-read, it words well. With more, the noise of rare repeats enters every confidence (digits of pi)."""
+"""Scale of the prior of p(y|y,x). A network words well what it has just read, and repeats are rare:
+with a wider prior their noise enters every confidence (digits of pi)."""
 _ERROR_OF_FIRSTS = 0.1
+"""Scale of the prior of p(y|x) and of C."""
+_LEAST_DISPERSION = 1e-9
+"""Shares that are probabilities to the last digit would let rounding decide."""
 _LEAST_TOLD = 0.01
-"""Of what rows tell about lines: what they tell a hundred times less about counts as not told."""
+"""Rows tell nothing about a combination of lines if they tell a hundred times less of it than of
+another."""
 
 
 def fit_recalibration(
@@ -43,8 +47,15 @@ def fit_recalibration(
     given_weights: ArrayLike | None = None,
     drawn_weights: ArrayLike | None = None,
     of_meanings: bool = False,
+    are_shares: bool = False,
 ) -> SequenceRecalibration:
     """The lines that held-out responses ask for, beside responses that the model draws.
+
+    >>> people = SelfCheatScores(np.log([[0.9], [0.8]]), np.log([[0.9], [0.9]]))
+    >>> fit_recalibration(people, [[1.0], [1.0]], people[:1])
+    Traceback (most recent call last):
+    ...
+    ValueError: there are 2 rows of given responses and 1 of drawn ones; expected as many.
 
     Args:
         given: `(n, k)`, scores of the responses that people gave to each of n prompts.
@@ -54,26 +65,37 @@ def fit_recalibration(
         given_weights: `(n, k)`, how much of its row each given response is; 1/k each if None.
         drawn_weights: `(n, m)`, the same of those that were drawn.
         of_meanings: whether the responses are meanings.
+        are_shares: whether weights are the shares of many people and the probabilities of the
+            model, which say more than as many single responses do.
     """
     people = _weights("given_weights", given_weights, given.log_marginal)
     model = _weights("drawn_weights", drawn_weights, drawn.log_marginal)
+    if len(people) != len(model):
+        raise ValueError(
+            f"there are {len(people)} rows of given responses and {len(model)} of drawn ones; "
+            f"expected as many."
+        )
+    single = 0.0 if are_shares else 1 / max(1, people.shape[1] + model.shape[1])
     repeat = fit_repeat_line(given.log_self_conditional, repeated, people)
     first, confidence = fit_first_lines(
         replace(given, log_self_conditional=repeat(given.log_self_conditional)),
         replace(drawn, log_self_conditional=repeat(drawn.log_self_conditional)),
         people,
         model,
+        least_dispersion=single,
     )
     return SequenceRecalibration(
-        first, repeat, confidence, num_pairs=len(people), of_meanings=of_meanings
+        first, repeat, num_pairs=len(people), of_meanings=of_meanings, confidence=confidence
     )
 
 
 def fit_first_lines(
     given: SelfCheatScores,
     drawn: SelfCheatScores,
-    given_weights: ArrayLike,
-    drawn_weights: ArrayLike,
+    given_weights: FloatArray,
+    drawn_weights: FloatArray,
+    *,
+    least_dispersion: float = 0.0,
 ) -> tuple[LogitLine, LogitLine]:
     """The lines of p(y|x) and of C that best tell given responses from drawn ones.
 
@@ -103,12 +125,20 @@ def fit_first_lines(
         drawn: `(n, m)`, scores of what the model drew.
         given_weights: `(n, k)`, how much of its row each response is.
         drawn_weights: `(n, m)`, as above.
+        least_dispersion: what rows vary at least, beside one response given and one drawn. A few
+            rows that the likeliest lines explain completely seem not to vary at all.
     """
     sides = [_Side.of(given, given_weights, sign=-1), _Side.of(drawn, drawn_weights, sign=1)]
     counted = np.any([side.weights.any(axis=1) for side in sides], axis=0)
     num_rows = int(counted.sum())
     if not num_rows:
         return LogitLine(), LogitLine()
+    for side, who in zip(sides, ("that people gave", "that the model drew"), strict=True):
+        if not side.weights.any():
+            raise ValueError(
+                f"no response {who} has a probability above 0; expected some, to be told from "
+                f"the others. Train the model further, or on responses like these."
+            )
     centres = [
         _centre([(log_odds(logs), side.weights) for side, logs in zip(sides, each, strict=True)])
         for each in (
@@ -132,8 +162,10 @@ def fit_first_lines(
         # Where p(y|y,x) is one number, the two lines do the same: rows tell their sum alone.
         sizes, directions = np.linalg.eigh(curvature)
         told = sizes > _LEAST_TOLD * sizes.max()
+        if not told.any():
+            return 1.0
         spread = np.sum(np.square(around @ directions[:, told]), axis=0) / sizes[told]
-        return max(float(spread.mean()), 1e-9) if told.any() else 1.0
+        return max(float(spread.mean()), least_dispersion, _LEAST_DISPERSION)
 
     first, confidence = most_probable_lines(
         mean_loss,
@@ -161,7 +193,7 @@ class _Side:
     """Given or drawn responses, in the logistic regression that tells the two apart.
 
     Attributes:
-        weights: `(n, k)`, 0 for impossible responses, which no line moves.
+        weights: `(n, k)`, 0 for responses without a confidence: impossible ones.
         log_marginal: `(n, k)`, log p(y|x).
         repeat: `(n, k)`, log p(y|y,x).
         sign: -1 for what was given, 1 for what was drawn.
@@ -173,10 +205,10 @@ class _Side:
     sign: float
 
     @classmethod
-    def of(cls, scores: SelfCheatScores, weights: ArrayLike, *, sign: float) -> _Side:
+    def of(cls, scores: SelfCheatScores, weights: FloatArray, *, sign: float) -> _Side:
         possible = np.isfinite(scores.log_ratio)
         return cls(
-            np.where(possible, as_floats("weights", weights), 0.0),
+            np.where(possible, weights, 0.0),
             np.where(possible, np.minimum(scores.log_marginal, 0.0), -1.0),
             np.where(possible, scores.log_self_conditional, -1.0),
             sign,
@@ -188,7 +220,7 @@ class _Side:
         """Losses `(n,)`, their derivatives `(n, 4)` and their curvature `(4, 4)`."""
         first = moved_from(centres[0], numbers[:2], log_odds(self.log_marginal))
         log_confidence = log_expit(first) - self.repeat
-        below = np.where(log_confidence > 0, -1.0, 1.0)
+        below = -np.sign(log_confidence)
         logit = log_odds(-np.abs(log_confidence))
         confidence = moved_from(centres[1], numbers[2:], logit)
         log_ratio = self.repeat + below * log_expit(confidence) - self.log_marginal
@@ -289,13 +321,18 @@ def _dispersion(probs: FloatArray, shares: FloatArray, counts: FloatArray) -> fl
     single = np.sum(counts * probs * (1 - probs))
     if single == 0:
         return 1.0
-    # Shares that are probabilities to the last digit would let rounding decide.
-    return max(float(np.sum(counts * np.square(shares - probs)) / single), 1e-9)
+    return max(float(np.sum(counts * np.square(shares - probs)) / single), _LEAST_DISPERSION)
 
 
 def _weights(name: str, weights: ArrayLike | None, scores: FloatArray) -> FloatArray:
+    if scores.ndim != 2:
+        raise ValueError(
+            f"scores have the shape {scores.shape}; expected a row per prompt and a column per "
+            f"response."
+        )
     if weights is None:
         return np.full(scores.shape, 1 / max(1, scores.shape[1]))
     found = as_floats(name, weights)
     same_shape(**{name: found, "scores": scores})
+    fail_at(name, found < 0, found, "weights of 0 or more")
     return found

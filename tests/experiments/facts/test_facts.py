@@ -114,9 +114,7 @@ def test_a_run_ends_with_a_table_and_resumes(
     assert asdict(asking.recalibration_of(kept)) == result["metrics"]["recalibration"]
     # Answers are kept as the network has them, whether or not the model is recalibrated.
     plain = PairLanguageModel.load(directory / "parts/training/model")
-    lines = SequenceRecalibration(
-        LogitLine(0.5, 1.0), LogitLine(2.0, 1.0), LogitLine(), 52, of_meanings=True
-    )
+    lines = SequenceRecalibration(LogitLine(0.5, 1.0), LogitLine(2.0, 1.0), 52, of_meanings=True)
     first, second = (
         asking.asked(model, facts[:8], wordings, np.random.default_rng(0)).arrays
         for model in (plain, replace(plain, recalibration=lines))

@@ -76,6 +76,7 @@ def recalibration_of(answers: ScoredAnswers) -> SequenceRecalibration:
         scores,
         given_weights=shares,
         drawn_weights=np.exp(np.minimum(scores.log_marginal, 0.0)),
+        are_shares=True,
     )
 
 

@@ -1,9 +1,9 @@
 """Confidences recalibrated on held-out pairs, and what that changes.
 
-The two lines are those of `secondguess.language.recalibration`: of held-out pairs, beside as many
-sentences that the model draws. No digit is corrected by pairs about itself: those about even places
-correct the odd ones, and the other way round. What the model says stays as it is; only its scores
-change.
+The lines are those of `secondguess.language.recalibration_fit`: of held-out pairs about each digit,
+beside as many sentences that the model draws. No digit is corrected by pairs about itself: those
+about even places correct the odd ones, and the other way round. What the model says stays as it is;
+only its scores change.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def drawn_sentences(exact: Statements, num_pairs: int, rng: np.random.Generator)
 
 
 def recalibration_of(exact: Statements, pairs: IntArray, drawn: IntArray) -> SequenceRecalibration:
-    """The two lines that some pairs ask for, each pair beside one sentence of the model.
+    """The lines that some pairs ask for, each pair beside one sentence of the model.
 
     Args:
         exact: the scores of all sentences about each digit.
@@ -57,19 +57,14 @@ def recalibration_of(exact: Statements, pairs: IntArray, drawn: IntArray) -> Seq
         drawn: `(n, num_pairs)`, drawn from the model.
     """
 
-    def scores_of(columns: IntArray, width: int) -> SelfCheatScores:
-        flat = columns.reshape(len(columns), -1)
-        return SelfCheatScores(
-            *(
-                np.take_along_axis(each, flat, axis=1).reshape(-1, width)
-                for each in (exact.scores.log_marginal, exact.scores.log_self_conditional)
-            )
-        )
+    def scores_of(columns: IntArray) -> SelfCheatScores:
+        scores = exact.scores.log_marginal, exact.scores.log_self_conditional
+        return SelfCheatScores(*(np.take_along_axis(each, columns, axis=1) for each in scores))
 
-    repeated = (pairs[..., 0] == pairs[..., 1]).reshape(-1, 1)
-    return fit_recalibration(
-        scores_of(pairs, 2), np.repeat(repeated, 2, axis=1), scores_of(drawn, 1)
-    )
+    repeated = np.repeat(pairs[..., 0] == pairs[..., 1], 2, axis=1)
+    given = scores_of(pairs.reshape(len(pairs), -1))
+    found = fit_recalibration(given, repeated, scores_of(drawn))
+    return replace(found, num_pairs=pairs[..., 0].size)
 
 
 def recalibrated(

@@ -227,8 +227,8 @@ def _scores_of(arrays: Mapping[str, np.ndarray], lines: Mapping[str, Any]) -> di
     correct = SequenceRecalibration(
         LogitLine(**lines["first"]),
         LogitLine(**lines["repeat"]),
-        LogitLine(**lines["confidence"]),
         num_pairs=lines["num_pairs"],
+        confidence=LogitLine(**lines["confidence"]),
     )
     meaning = SelfCheatScores(
         arrays["meaning_log_marginal"], arrays["meaning_log_self_conditional"]
