@@ -76,7 +76,9 @@ def fit_recalibration(
             f"expected as many."
         )
     single = 0.0 if are_shares else 1 / max(1, people.shape[1] + model.shape[1])
-    repeat = fit_repeat_line(given.log_self_conditional, repeated, people)
+    # k responses of a row are k/2 pairs, each of which repeats or does not.
+    pairs = 1.0 if given_weights is not None else max(1.0, people.shape[1] / 2)
+    repeat = fit_repeat_line(given.log_self_conditional, repeated, people * pairs)
     first, confidence = fit_first_lines(
         replace(given, log_self_conditional=repeat(given.log_self_conditional)),
         replace(drawn, log_self_conditional=repeat(drawn.log_self_conditional)),

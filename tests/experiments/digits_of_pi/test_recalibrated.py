@@ -59,9 +59,7 @@ def test_sentences_are_drawn_as_the_model_says_them():
 def test_no_digit_is_corrected_by_pairs_about_itself():
     statements = world()
     lines = {
-        parity: SequenceRecalibration(
-            LogitLine(), LogitLine(1.0, parity), LogitLine(), num_pairs=50
-        )
+        parity: SequenceRecalibration(LogitLine(), LogitLine(1.0, parity), num_pairs=50)
         for parity in (0, 1)
     }
     before, after = statements.scores, recalibrated(statements, lines).scores

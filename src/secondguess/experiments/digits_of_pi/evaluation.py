@@ -171,7 +171,10 @@ def columns_of(texts: Sequence[str]) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReliabilityBins:
-    """Statements sorted by confidence and cut into bins of equal weight; all arrays `(bins,)`."""
+    """Statements sorted by confidence and cut into bins of equal weight; all arrays `(bins,)`.
+
+    Where single statements weigh more than a bin, some bins are empty, and their means NaN.
+    """
 
     confidence: FloatArray
     hallucination_rate: FloatArray
@@ -188,7 +191,8 @@ def reliability_bins(statements: Statements, *, num_bins: int = 10) -> Reliabili
     total = np.bincount(index, weights[order], minlength=num_bins)
 
     def mean(values: FloatArray) -> FloatArray:
-        return np.bincount(index, (values * weights)[order], minlength=num_bins) / total
+        summed = np.bincount(index, (values * weights)[order], minlength=num_bins)
+        return np.divide(summed, total, out=np.full(num_bins, np.nan), where=total > 0)
 
     return ReliabilityBins(mean(confidence), mean(wrong), total / weights.sum())
 
