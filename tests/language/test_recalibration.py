@@ -422,6 +422,13 @@ def test_the_ends_of_the_scale_do_not_decide(few: int) -> None:
     assert fit_repeat_line(np.full(few, -np.inf), np.zeros(few)) == LogitLine()
 
 
+def hardly_looking() -> tuple[PairLanguageModel, np.ndarray]:
+    """A model whose p(y2|y1,x) is a calibrated one's only to a tenth, and its joint table."""
+    formatter = table_model(WORLD, "positions").formatter
+    joint = 0.1 * WORLD.calibrated_joint() + 0.9 * WORLD.overconfident_joint()
+    return PairLanguageModel(TableNetwork(formatter, joint).eval(), formatter), joint
+
+
 def held_out(rng: np.random.Generator, count: int) -> list[dict[str, object]]:
     inputs = rng.choice(len(WORLD.input_probs), p=WORLD.input_probs, size=count)
     return [
@@ -437,11 +444,7 @@ def held_out(rng: np.random.Generator, count: int) -> list[dict[str, object]]:
 def test_a_model_that_hardly_looks_is_repaired_and_passes_its_check() -> None:
     """The seed is fixed; an accusation of a repaired model has a chance below 1e-3."""
     rng = np.random.default_rng(4)
-    model = table_model(WORLD, "positions")
-    # p(y2|y1,x) is that of a calibrated model only to a tenth: it cheats too little.
-    joint = 0.1 * WORLD.calibrated_joint() + 0.9 * WORLD.overconfident_joint()
-    network = TableNetwork(model.formatter, joint).eval()
-    bad = PairLanguageModel(network, model.formatter)
+    bad, _ = hardly_looking()  # it cheats too little
     fresh = held_out(rng, 400)
     before = check(bad, fresh, rng=rng)
     assert before.verdict in (Verdict.TOO_LITTLE, Verdict.NEVER)
@@ -486,10 +489,7 @@ def test_it_can_be_about_meanings() -> None:
 @pytest.mark.statistical
 def test_where_every_wording_is_a_meaning_both_are_corrected_alike() -> None:
     """But for their draws, and for y2, which only wordings look at; the seed is fixed."""
-    model = table_model(WORLD, "positions")
-    # It hardly looks at y1.
-    joint = 0.1 * WORLD.calibrated_joint() + 0.9 * WORLD.overconfident_joint()
-    bad = PairLanguageModel(TableNetwork(model.formatter, joint).eval(), model.formatter)
+    bad, joint = hardly_looking()
     rng = np.random.default_rng(0)
     rows = held_out(rng, 300)
     marginal = joint.sum(axis=2)
